@@ -22,8 +22,7 @@ from spineflow.tasks.ledger.accounting import BOUNDED, UNBOUNDED
 from spineflow.tasks.ledger.exact_curve import PrivacyCurve
 from spineflow.tasks.ledger.loss_laws import ChangedCount
 from spineflow.tasks.noise.distributions import IntegerDistribution
-from spineflow.tasks.noise.margins import COVERAGE
-from spineflow.tasks.noise.quantiles import margin
+from spineflow.tasks.noise.quantiles import COVERAGE, margin
 
 LEVELS = {
     3: (LevelBudget(Fraction("2.134"), 9, Fraction(1, 10)), 2),

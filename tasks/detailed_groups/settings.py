@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, NonNegativeInt
 
-from ..noise.margins import COVERAGE
+from ..noise.quantiles import COVERAGE
 from ..runs.settings import (
     ExactFraction,
     FilePath,

@@ -25,7 +25,7 @@ from ..ledger.accounting import BOUNDED, PURE_DP, UNBOUNDED, ZCDP, Guarantee
 from ..ledger.exact_curve import Counts, PrivacyCurve, known_curve
 from ..ledger.loss_laws import ChangedCount
 from ..ledger.plan import Measure, UniversePlan
-from ..noise.margins import distribution_of
+from ..noise.quantiles import distribution_of
 from ..solvers.level_design import LevelErrors
 from ..solvers.level_split import RegularTree
 from .plan import CHAINED_CUMULATIVE_GROUP_SIZES, GROUP_SIZES, PROVEN, TOPDOWN, UNIVERSE, Plan

@@ -48,8 +48,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
-from ..noise.draws import Noise
-from ..noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from ..noise.draws import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, Noise
 from ..runs.directory import RunDirectory
 
 UNIVERSE = "groups"

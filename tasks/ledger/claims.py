@@ -30,8 +30,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from ..noise.draws import Noise
-from ..noise.randomness import SystemRandom
+from ..noise.draws import Noise, SystemRandom
 from ..runs.errors import BudgetRefused
 from .charges import conditions_of, has_draws, terms_of
 from .store import Ledger, reading, value_of, writing

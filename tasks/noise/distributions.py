@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
 
-from .randomness import RandomSource, random_integer
+from .draws import RandomSource, random_integer
 
 
 @dataclass(frozen=True)

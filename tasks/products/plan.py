@@ -19,7 +19,7 @@ from ...validation.run_files import unusable_files_fail
 from ..ledger.accounting import PURE_DP, UNBOUNDED, UNBOUNDED_OF_SEVERAL, ZCDP, Guarantee
 from ..ledger.plan import Measure, UniversePlan
 from ..noise.draws import Noise
-from ..noise.margins import COVERAGE, loss_for_margin
+from ..noise.quantiles import COVERAGE, loss_for_margin
 from ..pages.numbers import format_rho
 from ..runs.charged_files import digests_by_name
 from ..runs.directory import RunDirectory

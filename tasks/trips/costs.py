@@ -34,7 +34,7 @@ from ..ledger.accounting import UNBOUNDED
 from ..ledger.exact_curve import MOST_COMBINATIONS, Counts, PrivacyCurve, known_curve
 from ..ledger.loss_laws import ChangedCount
 from ..ledger.plan import REPORT_DELTA, Measure, UniversePlan
-from ..noise.margins import distribution_of
+from ..noise.quantiles import distribution_of
 from ..solvers.level_design import LevelErrors
 from ..solvers.level_split import RegularTree
 from .mechanisms import FULL_INFORMATION, Contribution, largest_leaf_counts

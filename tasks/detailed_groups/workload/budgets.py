@@ -22,10 +22,8 @@ from fractions import Fraction
 
 from ...ledger.plan import Measure
 from ...noise.distributions import IntegerDistribution
-from ...noise.draws import Noise
-from ...noise.margins import distribution_of, loss_for_margin
-from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
-from ...noise.quantiles import margin
+from ...noise.draws import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, Noise
+from ...noise.quantiles import distribution_of, loss_for_margin, margin
 from ...runs.errors import InputRefused
 from .parameters import MechanismParameters
 from .regions import REGION_TYPES

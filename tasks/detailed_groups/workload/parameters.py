@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ...noise.margins import COVERAGE
+from ...noise.quantiles import COVERAGE
 from ...runs.errors import InputRefused, refuse_errors
 from ...runs.files import sha256_of_file, write_text
 from ...tables.sources import InputFile, is_url, read_public_text

@@ -25,9 +25,8 @@ from ...ledger.accounting import (
     check_fraction,
 )
 from ...ledger.plan import REPORT_DELTA, Measure, UniversePlan
-from ...noise.margins import distribution_of
-from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
-from ...noise.quantiles import is_too_wide
+from ...noise.draws import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from ...noise.quantiles import distribution_of, is_too_wide
 from ...products.budget import Cost, ExactEpsilons
 from ...runs.errors import InputRefused
 from ..settings import TopdownSettings

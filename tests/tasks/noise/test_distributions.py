@@ -14,8 +14,8 @@ from spineflow.tasks.noise.distributions import (
     exp_minus_bounds,
     threshold_bounds,
 )
-from spineflow.tasks.noise.inversion import LAST_WORD, build_table, certain_thresholds
 from spineflow.tasks.noise.quantiles import inverse_cdf, margin
+from spineflow.tasks.noise.sampler import LAST_WORD, build_table, certain_thresholds
 
 DOWN = decimal.Context(prec=90, rounding=ROUND_FLOOR, Emin=-(10**9), Emax=10**9)
 UP = decimal.Context(prec=90, rounding=ROUND_CEILING, Emin=-(10**9), Emax=10**9)

@@ -10,12 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.tasks.noise.distributions import IntegerDistribution
-from spineflow.tasks.noise.draws import Noise
-from spineflow.tasks.noise.margins import COVERAGE, _exponent, distribution_of, loss_for_margin
-from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from spineflow.tasks.noise.draws import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, Noise
 from spineflow.tasks.noise.quantiles import (
+    COVERAGE,
     ERROR,
+    _exponent,
     coverage_of_sum,
+    distribution_of,
+    loss_for_margin,
     margin,
     margin_of_cut_sum,
     margin_of_sum,

@@ -17,15 +17,15 @@ import numpy as np
 import pytest
 from scipy import stats
 from spineflow.tasks.noise.distributions import IntegerDistribution
-from spineflow.tasks.noise.inversion import build_table
-from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, noise_variance
-from spineflow.tasks.noise.randomness import (
+from spineflow.tasks.noise.draws import (
+    DISCRETE_GAUSSIAN,
+    DISCRETE_LAPLACE,
     SeededRandom,
     SystemRandom,
+    noise_variance,
     random_words,
 )
-from spineflow.tasks.noise.rejection import CoarseFineSampler
-from spineflow.tasks.noise.sampler import draw_noise
+from spineflow.tasks.noise.sampler import CoarseFineSampler, build_table, draw_noise
 
 discrete_gaussian = partial(draw_noise, DISCRETE_GAUSSIAN)
 discrete_laplace = partial(draw_noise, DISCRETE_LAPLACE)

@@ -28,8 +28,7 @@ from spineflow.tasks.detailed_groups.workload.tabulations import (
     N_FINEST,
     NOT_MEASURED,
 )
-from spineflow.tasks.noise.draws import UnchargedNoise
-from spineflow.tasks.noise.randomness import SeededRandom
+from spineflow.tasks.noise.draws import SeededRandom, UnchargedNoise
 
 CODES = ("1000", "1001", "1002", "1003", "9000", "9001")
 ITERATIONS = (

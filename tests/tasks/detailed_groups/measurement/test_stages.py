@@ -26,8 +26,7 @@ from spineflow.tasks.detailed_groups.workload.tabulations import (
     SEX_BY_AGE,
     cells_of_table,
 )
-from spineflow.tasks.noise.draws import UnchargedNoise
-from spineflow.tasks.noise.randomness import SeededRandom
+from spineflow.tasks.noise.draws import SeededRandom, UnchargedNoise
 
 STABILITY = 9
 GAMMA = Fraction(1, 10)

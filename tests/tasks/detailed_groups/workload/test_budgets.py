@@ -9,8 +9,7 @@ from spineflow.tasks.detailed_groups.postprocess.stages import threshold_of
 from spineflow.tasks.detailed_groups.workload.budgets import (
     LevelBudget,
 )
-from spineflow.tasks.noise.margins import COVERAGE
-from spineflow.tasks.noise.quantiles import margin
+from spineflow.tasks.noise.quantiles import COVERAGE, margin
 
 GAMMA = Fraction(1, 10)
 STABILITY = 9

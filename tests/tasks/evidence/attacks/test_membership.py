@@ -14,8 +14,7 @@ from spineflow.tasks.evidence.attacks.membership import (
     measured_test,
     optimal_statistic,
 )
-from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN
-from spineflow.tasks.noise.randomness import SeededRandom
+from spineflow.tasks.noise.draws import DISCRETE_GAUSSIAN, SeededRandom
 from spineflow.tasks.noise.sampler import draw_noise
 
 GAUSSIAN_ROWS = """

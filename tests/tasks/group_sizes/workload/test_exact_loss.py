@@ -15,7 +15,7 @@ from spineflow.tasks.group_sizes.costs import exact_curve, universe_plan
 from spineflow.tasks.group_sizes.plan import VECTOR_OF, Plan, make_plan
 from spineflow.tasks.ledger.accounting import epsilon_tight
 from spineflow.tasks.ledger.spending import SpentDraw
-from spineflow.tasks.noise.margins import distribution_of
+from spineflow.tasks.noise.quantiles import distribution_of
 
 from tests.tasks.group_sizes.workload.test_mechanisms import (
     Dataset,

@@ -11,9 +11,7 @@ from scipy import sparse, stats
 from spineflow.tasks.answers.noisy import read_measurements, write_measurements
 from spineflow.tasks.census.cef_2020 import PERSONS
 from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.noise.draws import UnchargedNoise
-from spineflow.tasks.noise.mechanisms import noise_variance
-from spineflow.tasks.noise.randomness import SeededRandom, SystemRandom
+from spineflow.tasks.noise.draws import SeededRandom, SystemRandom, UnchargedNoise, noise_variance
 from spineflow.tasks.topdown.measurement.measure import (
     ConfidentialShard,
     noisy_answers,
