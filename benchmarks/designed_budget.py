@@ -41,7 +41,7 @@ NORMAL_95 = 1.959963984540054
 def main() -> None:
     """Print the table; see the module's docstring."""
     from spineflow.tasks.pages.figures import bar_chart
-    from spineflow.tasks.products.presets import PRESETS
+    from spineflow.tasks.products.product import PRESETS
     from spineflow.tasks.runs.settings_files import load_settings
     from spineflow.tasks.topdown.checks.replicate import study
     from spineflow.tasks.topdown.design.design import design_universe, designed_settings

@@ -81,7 +81,7 @@ def singular_value_bound(domain: Sequence[int], workload: Sequence[Marginal]) ->
 
 def designed_error(domain: Sequence[int], workload: Sequence[Marginal]) -> float:
     """Sum of squared errors of a workload's answers under the designed split of rho 1."""
-    from spineflow.tasks.products.presets import PRESETS
+    from spineflow.tasks.products.product import PRESETS
     from spineflow.tasks.runs.settings_files import load_settings
     from spineflow.tasks.topdown.design.design import NORMAL_95, design_universe
     from spineflow.tasks.topdown.design.settings import DesignSettings

@@ -16,7 +16,7 @@ from fractions import Fraction
 
 from spineflow.tasks.ledger.accounting import epsilon_tight
 from spineflow.tasks.ledger.exact_curve import PrivacyCurve
-from spineflow.tasks.products.presets import PRESETS
+from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.workload.budget import Budget

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from ..tasks.group_sizes import design as group_sizes
 from ..tasks.pages.document import Section
-from ..tasks.products.presets import PRESETS
+from ..tasks.products.product import PRESETS
 from ..tasks.runs.errors import InputRefused
 from ..tasks.runs.files import write_text
 from ..tasks.runs.settings import ProductSettings

@@ -19,7 +19,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, create_model, model_s
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import SkipJsonSchema
 
-from ..tasks.products.presets import PRESETS
+from ..tasks.products.product import PRESETS
 from ..tasks.runs.settings import ExactTypes, ProductSettings, Section, is_path
 from ..tasks.topdown.settings import TopdownSettings
 

@@ -31,7 +31,7 @@ from spineflow.tasks.detailed_groups.settings import (
 )
 from spineflow.tasks.dissemination.office import read_office
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
-from spineflow.tasks.products.presets import PRESETS
+from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.settings import ProductSettings
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.supplemental_dhc.settings import SupplementalDhcSettings

@@ -10,8 +10,7 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from ..runs.errors import InputRefused
 from ..runs.settings import Section
-from ..runs.settings_files import settings_tree
-from ..runs.settings_problems import sentences
+from ..runs.settings_files import sentences, settings_tree
 
 
 class Office(Section):

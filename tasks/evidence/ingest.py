@@ -11,9 +11,9 @@ import numpy as np
 
 from ..census.counting import People
 from ..census.queries import marginal_query
-from ..runs.arrays import read_arrays, write_arrays
 from ..runs.directory import RunDirectory
 from ..runs.names import below
+from ..runs.objects import read_arrays, write_arrays
 from .settings import EvidenceSettings
 from .tables import Places, Population, RequestedTable, ancestors
 

@@ -3,6 +3,10 @@
 Its content is public. It is written next to the checked release, before the release gets its name,
 and derived from the settings that ran: a sentence appears only where they make it true. Its text
 comes from the templates, `templates/certificate.md.j2` and the product's own.
+
+Epsilons are of every part at several deltas, and of parts of a record. They follow from the
+conversions of rho, and from the exact curve where it is known. `certificate.json` and the tables of
+its page have the same rows.
 """
 
 from __future__ import annotations
@@ -13,27 +17,98 @@ from pathlib import Path
 from typing import Any
 
 from ...validation.outcome import CHECKS_FILE
-from ..pages.document import Document, Table, to_markdown
+from ..ledger.exact_curve import known_epsilon
+from ..ledger.plan import UniversePlan
+from ..pages.document import NONE, Document, Table, to_markdown
+from ..pages.numbers import format_delta, format_epsilon, format_upper_bound
 from ..pages.template import parts_of, table
 from ..runs.charged_files import digests_of
 from ..runs.directory import RunDirectory
 from ..runs.files import read_record, write_page, write_record, write_text
 from ..runs.settings import ProductSettings
 from .acceptance import CERTIFICATE
-from .budget import Cost, noise_table
-from .epsilons import (
-    Exact,
-    epsilons_table,
-    exact_epsilons,
-    parts_table,
-    stated_epsilons,
-    stated_parts,
-)
+from .budget import Cost, ExactEpsilons, noise_table, unknown_parts
 from .plan import Plan
 from .privacy_curves import Curves, exact_figures
 from .reports import checks_table
 from .spent import composed_sentence, dataset_spending, draws_table
 from .statement import losses_table, summarise_statement
+
+Exact = Mapping[str, ExactEpsilons]
+"""Exact epsilons by the name of a part; unknown ones are missing."""
+
+
+def exact_epsilons(losses: Iterable[UniversePlan], curves: Curves | None) -> Exact:
+    """The exact epsilons of parts whose curve is known, at the stated deltas."""
+    known = {} if curves is None else curves.known
+    return {
+        loss.universe: ExactEpsilons(
+            {
+                str(own.delta): known_epsilon(known[loss.universe], own.delta)
+                for own in loss.at_stated_deltas()
+            }
+        )
+        for loss in losses
+        if loss.universe in known
+    }
+
+
+def stated_epsilons(loss: UniversePlan, exact: Exact) -> dict[str, Any]:
+    """The epsilons of a part at its own delta, and `at` every stated delta."""
+
+    def row(own: UniversePlan) -> dict[str, Any]:
+        found = own.epsilons()
+        return {
+            "delta": str(own.promised.delta + own.delta),
+            "conversion": found["tight"],
+            "simple": found["simple"],
+            "exact": exact.get(own.universe, ExactEpsilons()).at(own.delta),
+        }
+
+    at = [row(own) for own in loss.at_stated_deltas()]
+    return {"universe": loss.universe, **row(loss), "delta": str(loss.whole_delta), "at": at}
+
+
+def stated_parts(costs: Iterable[Cost], exact: Exact, of: str) -> dict[str, dict[str, Any]]:
+    """The epsilons of all `attributes` of a record, or of its `block_within`, by universe."""
+    found: dict[str, dict[str, Any]] = {}
+    for cost in costs:
+        exactly = getattr(exact.get(cost.name, ExactEpsilons()), of)
+        own = {
+            name: {"conversion": by_rho, "exact": exactly.get(name)}
+            for name, by_rho in getattr(cost, of).items()
+        }
+        found |= {cost.name: own} if own else {}
+    return found
+
+
+def epsilons_table(losses: Sequence[UniversePlan], exact: Exact) -> Table | None:
+    """The epsilons of every part at every stated delta."""
+    stated = [stated_epsilons(loss, exact) for loss in losses]
+    return table(
+        {
+            "part": own["universe"],
+            "at delta": format_delta(row["delta"]),
+            **_format_epsilons(row["conversion"], row["exact"]),
+            "epsilon (simple)": format_epsilon(row["simple"]),
+        }
+        for own in stated
+        for row in own["at"]
+    )
+
+
+def parts_table(costs: Sequence[Cost], exact: Exact) -> Table | None:
+    """The epsilons of the parts of a record that an attacker may not know."""
+    return table(
+        {"part": cost.name, "unknown to an attacker": part, **_format_epsilons(by_rho, exactly)}
+        for cost in costs
+        for part, by_rho, exactly in unknown_parts(cost, exact.get(cost.name, ExactEpsilons()))
+    )
+
+
+def _format_epsilons(by_rho: float | str, exact: float | str | None) -> dict[str, str]:
+    own = NONE if exact is None else format_upper_bound(exact)
+    return {"epsilon": format_epsilon(by_rho), "exact epsilon": own}
 
 
 @dataclass(frozen=True)

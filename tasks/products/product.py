@@ -18,7 +18,10 @@ from ..runs.errors import InputRefused
 from ..runs.files import write_page
 from ..runs.settings import ProductSettings, RunnerSettings
 from ..runs.settings_files import load_settings
-from .presets import PRESETS
+
+PRESETS = Path(__file__).parents[2] / "flows" / "settings"
+"""Their folder."""
+
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..pages.maps import Area
+from ..pages.figures import Area
 from ..runs.errors import InputRefused
 
 ENDINGS = (".parquet", ".geoparquet", ".shp", ".gpkg", ".geojson")

@@ -12,7 +12,7 @@ import pytest
 from spineflow.flows.running import prepare, run_stages, run_stages_in_process
 from spineflow.tasks.ledger.caps import summary
 from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.products.presets import PRESETS
+from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import frozen_settings, load_settings
 from spineflow.tasks.topdown.product import TOPDOWN as PRODUCT

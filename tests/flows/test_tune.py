@@ -13,7 +13,7 @@ import pytest
 from spineflow.flows import tune
 from spineflow.flows.cli import main
 from spineflow.flows.replicates import AnyTuneSettings
-from spineflow.tasks.products.presets import PRESETS
+from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.study.search import Trial, TrialOutcome, loss_grid, settings_of

@@ -14,7 +14,7 @@ ROWS_PER_GROUP = 64
 def cut_county(county: Path, tmp_path_factory: pytest.TempPathFactory):
     """A run directory up to shards and constraints, and its settings; not to be changed."""
     from spineflow.tasks.census import histograms
-    from spineflow.tasks.products.presets import PRESETS
+    from spineflow.tasks.products.product import PRESETS
     from spineflow.tasks.runs.settings_files import load_settings
     from spineflow.tasks.topdown.checks.replicate import lay_out, read_dataset
     from spineflow.tasks.topdown.settings import TopdownSettings

@@ -11,8 +11,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ...census.queries import marginal_query
-from ...runs.arrays import read_arrays, write_arrays
 from ...runs.directory import RunDirectory
+from ...runs.objects import read_arrays, write_arrays
 from ..ingest import Draw, figures_file, piece_file, population_of, sizes_of_levels, tables_file
 from ..methods.publish import neighbour_tables, read_tables, write_figures
 from ..settings import EvidenceSettings

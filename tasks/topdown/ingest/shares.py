@@ -31,10 +31,9 @@ from ...ledger.recognition import (
     join_digests,
     numbers_of_levels,
 )
-from ...runs.arrays import files_of
 from ...runs.directory import RunDirectory, code_version
 from ...runs.errors import InputRefused
-from ...runs.objects import read_object, write_object
+from ...runs.objects import files_of, read_object, write_object
 from ...tables.findings import UnreadableInput
 from ..paths import state_totals_file
 from ..settings import TopdownSettings

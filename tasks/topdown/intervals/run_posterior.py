@@ -23,9 +23,9 @@ from scipy import sparse
 from ....geography.levels import Spine
 from ...answers.noisy import read_measurements
 from ...census.queries import MarginalQuery
-from ...runs.arrays import files_of, read_arrays, write_arrays
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
+from ...runs.objects import files_of, read_arrays, write_arrays
 from ..estimation.estimate import ShardInput, by_query
 from ..estimation.full_information import measured_algebra
 from ..estimation.problem import NO_BOUND, QueryMeasurement

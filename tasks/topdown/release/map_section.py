@@ -27,7 +27,7 @@ from ...census.declarations import TableDeclaration
 from ...census.invariants import read_geography
 from ...census.queries import incidence
 from ...pages.document import Figure, Section
-from ...pages.maps import area_map
+from ...pages.figures import area_map
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...tables.geometry import read_layers

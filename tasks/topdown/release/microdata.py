@@ -42,10 +42,9 @@ from ...census.invariants import read_geography, read_invariants
 from ...census.microdata import codes_of, layout_of
 from ...census.queries import marginal_query, rows_that_count, tells
 from ...census.schema import Schema
-from ...runs.concatenation import concatenate_rows
 from ...runs.directory import RunDirectory
 from ...runs.names import below
-from ...runs.stamps import RowsForm, WrittenFiles, write_rows
+from ...runs.stamps import RowsForm, WrittenFiles, concatenate_rows, write_rows
 from ...tables.columns import coded_texts
 from ..measurement.public_answers import area_counts
 from ..paths import geography_file, invariants_file

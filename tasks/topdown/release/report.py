@@ -23,7 +23,7 @@ from ...dissemination.fitness import fitness
 from ...pages.document import NONE, Block, Cell, Document, Link, Table
 from ...pages.numbers import format_delta, format_epsilon, format_rho
 from ...pages.template import bars
-from ...products.epsilons import epsilons_table, parts_table
+from ...products.certificate import epsilons_table, parts_table
 from ...products.plan import Plan
 from ...products.reports import MOST_COUNTS, report_document
 from ...runs.directory import RunDirectory

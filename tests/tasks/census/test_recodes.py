@@ -21,7 +21,7 @@ from spineflow.tasks.census.recodes import (
     Recode,
     compiled_recode,
 )
-from spineflow.tasks.products.presets import PRESETS
+from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.tables.columns import CodedColumn
 from spineflow.tasks.tables.layouts import LAYOUTS

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from spineflow.tasks.census.census import preset_census
 from spineflow.tasks.census.influence import Norms
-from spineflow.tasks.products.presets import PRESETS
+from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.workload.costs import guarantee_of

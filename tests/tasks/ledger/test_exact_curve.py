@@ -25,7 +25,7 @@ from spineflow.tasks.ledger.exact_curve import (
 )
 from spineflow.tasks.ledger.loss_laws import ChangedCount, grid_about
 from spineflow.tasks.noise.distributions import IntegerDistribution
-from spineflow.tasks.products.presets import PRESETS
+from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.settings import TopdownSettings
 

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from spineflow.tasks.pages.maps import Area, area_map
+from spineflow.tasks.pages.figures import Area, area_map
 
 
 def square(x: float, y: float, size: float = 1.0) -> np.ndarray:

@@ -25,7 +25,7 @@ from spineflow.tasks.detailed_groups.workload.parameters import read_parameters,
 from spineflow.tasks.group_sizes.ingest.read import check_groups
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.ledger.recognition import InputDigest, RecordColumn, people_digests
-from spineflow.tasks.products.presets import PRESETS
+from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.supplemental_dhc.ingest.ingest import check_households
 from spineflow.tasks.supplemental_dhc.settings import SupplementalDhcSettings

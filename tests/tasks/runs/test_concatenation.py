@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from spineflow.tasks.runs import stamps
-from spineflow.tasks.runs.concatenation import concatenate_rows
-from spineflow.tasks.runs.stamps import RowsForm, write_rows
+from spineflow.tasks.runs.stamps import RowsForm, concatenate_rows, write_rows
 
 SCHEMA = pa.schema(
     {f"n{i}": pa.int64() for i in range(20)}

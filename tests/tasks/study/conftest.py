@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from spineflow.flows.replicates import AnyTuneSettings
-from spineflow.tasks.products.presets import PRESETS
+from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.study.settings import TuneSettings

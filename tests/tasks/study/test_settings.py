@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from spineflow.flows.replicates import AnyTuneSettings
-from spineflow.tasks.products.presets import PRESETS
+from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.study.search import bound_grid, scale_losses

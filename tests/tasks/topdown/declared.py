@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spineflow.tasks.products.presets import PRESETS
+from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
 from spineflow.tasks.topdown.checks.pieces import outcomes_of_pieces

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from spineflow.tasks.ledger.recognition import InputDigest
-from spineflow.tasks.products.presets import PRESETS
+from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.ingest.ingest import check_input_of
 from spineflow.tasks.topdown.settings import TopdownSettings

@@ -10,7 +10,7 @@ import pytest
 from spineflow.tasks.census.census import preset_census
 from spineflow.tasks.census.census_input import CensusTables
 from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.products.presets import PRESETS
+from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.topdown.ingest.generate import generate_county
 
 from tests.tasks.topdown.dhc_input import levels, write_edited

@@ -8,7 +8,7 @@ import pytest
 from spineflow.tasks.census.census import preset_census
 from spineflow.tasks.census.influence import Norms
 from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.products.presets import PRESETS
+from spineflow.tasks.products.product import PRESETS
 
 from tests.tasks.topdown.dhc_input import levels
 

@@ -31,9 +31,8 @@ from ....census.areas import descriptions, entities
 from ....census.cef_2020 import CENSUS
 from ....census.declarations import SummaryLevelDeclaration, TableDeclaration
 from ....census.invariants import read_geography
-from ....runs.concatenation import concatenate_rows
 from ....runs.directory import RunDirectory
-from ....runs.stamps import WrittenFiles, write_rows
+from ....runs.stamps import WrittenFiles, concatenate_rows, write_rows
 from ...intervals.areas import BlockAreas
 from ...intervals.intervals import CellAnswers, PublishedCells
 from ...intervals.run_posterior import RunPosterior

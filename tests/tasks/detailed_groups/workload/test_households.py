@@ -26,7 +26,7 @@ from spineflow.tasks.detailed_groups.workload.tabulations import (
     N_FINEST,
 )
 from spineflow.tasks.noise.quantiles import margin
-from spineflow.tasks.products.presets import PRESETS
+from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.validation.detailed_groups.tables import TENURES, TYPES
 

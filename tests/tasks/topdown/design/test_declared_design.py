@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import tomli_w
 from spineflow.flows.cli import main
-from spineflow.tasks.products.presets import PRESETS
+from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.checks.accuracy.compared import compute_figures
 from spineflow.tasks.topdown.checks.replicate import (

@@ -13,7 +13,7 @@ from spineflow.flows.cli import main
 from spineflow.flows.replicates import AnyTuneSettings
 from spineflow.tasks.census.invariants import inhabitable
 from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.products.presets import PRESETS
+from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.checks.accuracy.subjects import entity_levels
 from spineflow.tasks.topdown.checks.replicate import (

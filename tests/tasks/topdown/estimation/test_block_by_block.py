@@ -8,7 +8,7 @@ import pytest
 from spineflow.tasks.answers.estimates import read_estimates
 from spineflow.tasks.answers.noisy import read_constraints
 from spineflow.tasks.census.invariants import read_state_totals
-from spineflow.tasks.products.presets import PRESETS
+from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
 from spineflow.tasks.topdown.checks.replicate import (
     estimate,

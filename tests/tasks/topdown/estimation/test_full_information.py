@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from spineflow.tasks.census.cef_2020 import PERSONS
 from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.products.presets import PRESETS
+from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.checks.replicate import (
     lay_out,

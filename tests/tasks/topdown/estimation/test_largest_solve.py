@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from spineflow.flows.cli import main
-from spineflow.tasks.products.presets import PRESETS
+from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings

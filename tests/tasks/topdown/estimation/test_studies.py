@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from spineflow.geography.levels import OF_THE_SPINE
-from spineflow.tasks.products.presets import PRESETS
+from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.checks.replicate import study, with_estimator
 from spineflow.tasks.topdown.design.allocation import shares_of, to_fractions

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from spineflow.flows.running import prepare
 from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.products.presets import PRESETS
+from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.ingest import ingest

@@ -13,7 +13,7 @@ from spineflow.flows.stages import Local, Stages, Stopped
 from spineflow.flows.topdown import read_input
 from spineflow.tasks.census import histograms
 from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.products.presets import PRESETS
+from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from spineflow.tasks.ledger.recognition import InputDigest
 from spineflow.tasks.ledger.store import Ledger, open_ledger
-from spineflow.tasks.products.presets import PRESETS
+from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.errors import BudgetRefused
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.ingest.ingest import check_input_of

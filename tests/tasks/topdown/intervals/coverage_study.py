@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from spineflow.tasks.census.invariants import read_geography
-from spineflow.tasks.products.presets import PRESETS
+from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.checks.replicate import lay_out, measure, read_dataset, with_seed
 from spineflow.tasks.topdown.ingest.generate import generate_county

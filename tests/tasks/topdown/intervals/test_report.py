@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from spineflow.tasks.census.invariants import read_geography
 from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.products.presets import PRESETS
+from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.checks.replicate import lay_out, measure, read_dataset, with_seed

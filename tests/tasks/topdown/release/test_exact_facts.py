@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 import tomli_w
 from spineflow.flows.demo import DEMOS
-from spineflow.tasks.products.presets import PRESETS
+from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from spineflow.flows.cli import main
-from spineflow.tasks.products.presets import PRESETS
+from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.ingest.generate import generate_country, generate_county
 from spineflow.tasks.topdown.ingest.ingest import public_geography

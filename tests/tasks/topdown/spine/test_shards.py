@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.products.presets import PRESETS
+from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.ingest.ingest import public_geography

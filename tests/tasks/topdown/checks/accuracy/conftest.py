@@ -10,7 +10,7 @@ from scipy import sparse
 from spineflow.tasks.answers.estimates import write_estimates
 from spineflow.tasks.census.histograms import read_histogram
 from spineflow.tasks.census.invariants import read_geography, read_invariants
-from spineflow.tasks.products.presets import PRESETS
+from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
 from spineflow.tasks.topdown.ingest.ingest import ingest_input
