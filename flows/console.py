@@ -25,17 +25,12 @@ from rich.table import Table
 
 from ..tasks.pages.document import Block, Section
 from ..tasks.pages.document import Table as PageTable
-from ..tasks.products.acceptance import warnings_of
 from ..tasks.products.product import Caution, Product
 from ..tasks.products.registry import product as product_named
 from ..tasks.products.spent import caps_words, composed_sentence, draws_table
-from ..tasks.products.statement import describe_statement
 from ..tasks.runs.directory import RunDirectory
-from ..tasks.runs.files import read_record
-from ..tasks.runs.publication import marker_address
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.tables.findings import InputCheck
-from ..validation.outcome import CHECKS_FILE
 from .kernels import ANNOUNCEMENT
 from .logs import LOGGER, PROGRESS, sentence_of
 from .registry import MODULES, REPLICATED
@@ -209,25 +204,11 @@ def print_summary(asked: Product, run: RunDirectory, settings: ProductSettings) 
         for block in asked.words.summary(run, settings):
             print_block(block)
         return
-    checks = read_record(run.checks / CHECKS_FILE)["checks"]
     if not settings.is_private:
         print(f"*** {settings.stamp} ***")
     for block in asked.words.summary(run, settings):
         print_block(block)
-    stated = asked.plan is not None and settings.draws_noise
-    for line in describe_statement(asked.plan_of(run, settings).statement) if stated else ():
-        print(line)
-    for warning in warnings_of(run):
-        print(f"warning: {warning}")
-    seconds = sum(stage["seconds"] or 0 for stage in run.read_manifest()["stages"].values())
-    print(f"{len(checks)} checks passed; {seconds:.0f} s of work. Look at the report first:")
-    print(f"report: {run.report}")
-    certificate = run.release / "certificate.html"
-    if certificate.exists():
-        print(f"certificate: {certificate}")
-    print(f"release: {run.release}")
-    if settings.published_to is not None:
-        print(f"published: {marker_address(settings.published_to, settings.PRODUCT)}")
+    print(*asked.outcome(run, settings), sep="\n")
 
 
 def print_closing(run: RunDirectory, settings: ProductSettings, seconds: float) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..runs.errors import InputRefused
-from ..runs.files import write_page
+from ..runs.files import read_record, write_page
 from ..runs.settings import ProductSettings, RunnerSettings
 from ..runs.settings_files import load_settings
 
@@ -115,7 +115,6 @@ class Accuracy:
     read : the errors of a run by quantity; None if they are gone.
     write : compares and keeps the errors; None where a separate step does.
     truth : the confidential files for the comparison, as long as all exist.
-    in_brief : the errors in a small table, for the page of a run; None without a table.
     figures : the errors of replicates and comparisons; None where runs are not compared.
     compare : writes a comparison where that is more than a table.
     of_release : settings with a release as public input, for expected errors.
@@ -124,7 +123,6 @@ class Accuracy:
     read: Callable[[RunDirectory], pd.DataFrame | None] = lambda run: None
     write: Callable[[RunDirectory, Any], None] | None = None
     truth: Callable[[RunDirectory], Iterable[Path]] = lambda run: ()
-    in_brief: Callable[[RunDirectory, Any], Table | None] | None = None
     figures: Figures | None = None
     compare: Callable[[Sequence[tuple[RunDirectory, Any]]], Path] | None = None
     of_release: Callable[[RunDirectory, Any, Path], ProductSettings] | None = None
@@ -324,6 +322,28 @@ class Product:
         errors = None if settings.input.confidential else self.accuracy.read(run)
         report = self.words.report or plain_document
         return write_page(run.report, report(run, settings, plan, errors))
+
+    def outcome(self, run: RunDirectory, settings: ProductSettings) -> Iterator[str]:
+        """The guarantee of a finished run, its checks, and the places of its results, in lines."""
+        from ...validation.outcome import CHECKS_FILE
+        from ..runs.publication import marker_address
+        from .acceptance import CERTIFICATE, warnings_of
+        from .statement import describe_statement
+
+        if self.plan is not None and settings.draws_noise:
+            yield from describe_statement(self.plan_of(run, settings).statement)
+        yield from (f"warning: {warning}" for warning in warnings_of(run))
+        checks, certificate = run.checks / CHECKS_FILE, run.release / f"{CERTIFICATE}.html"
+        if checks.exists():
+            n_checks = len(read_record(checks)["checks"])
+            seconds = sum(stage["seconds"] or 0 for stage in run.read_manifest()["stages"].values())
+            yield f"{n_checks} checks passed; {seconds:.0f} s of work. Look at the report first:"
+        yield f"report: {run.report}"
+        if certificate.exists():
+            yield f"certificate: {certificate}"
+        yield f"release: {run.release}"
+        if settings.published_to is not None:
+            yield f"published: {marker_address(settings.published_to, self.name)}"
 
     def compared(self, run: RunDirectory, settings: ProductSettings) -> ComparedRun:
         """A run with its figures; raises InputRefused if truth and errors are both gone."""

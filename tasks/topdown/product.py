@@ -22,7 +22,6 @@ from .checks.accuracy.compared import records_by_block
 from .checks.accuracy.report import (
     accuracy_report,
     errors_in_brief,
-    errors_of_totals,
     write_comparison,
     write_run_accuracy,
 )
@@ -161,7 +160,7 @@ TOPDOWN: Product = Product(
         summary=summary,
         shown=list_ui_tables,
     ),
-    Accuracy(read_errors, in_brief=errors_of_totals, compare=write_comparison),
+    Accuracy(read_errors, compare=write_comparison),
     measurement_files,
 )
 

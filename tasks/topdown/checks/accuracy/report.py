@@ -119,15 +119,6 @@ BRIEF = {
 """Columns of the errors on a run's page, and their headers."""
 
 
-def errors_of_totals(run: RunDirectory, settings: TopdownSettings) -> Table | None:
-    """The mean error of the first quantity, the total, at every level, with the implied one."""
-    table = errors_in_brief(run, settings)
-    if table is None:
-        return None
-    first = table.rows[0][0] if table.rows else None
-    return Table(table.headers, tuple(row for row in table.rows if row[0] == first))
-
-
 def errors_in_brief(run: RunDirectory, settings: TopdownSettings) -> Table | None:
     """The errors for a page; None for confidential input."""
     figures = None if settings.input.confidential else read_figures(run)
