@@ -23,18 +23,13 @@ from ..tasks.topdown.settings import TopdownSettings
 from ..tasks.topdown.spine.shards import shards_by_geolevel
 from .entry import flow_of_product
 from .stages import Future, finish, stage
-from .topdown_stages import (
-    begin_margins,
-    check_and_release,
-    estimate_universes,
-    work_out_losses,
-    write_release,
-)
+from .topdown_stages import TopdownStages
 
 
 def stages(run: RunDirectory, settings: TopdownSettings) -> None:
     """Submit the stages of a run."""
-    root, universes = str(run.root), settings.run.universes
+    own, universes = TopdownStages(run, settings), settings.run.universes
+    root = own.root
     with stage("geography"):
         geography = read_geography_file.submit(root)
     spines: dict[str, Future] = {}
@@ -56,12 +51,12 @@ def stages(run: RunDirectory, settings: TopdownSettings) -> None:
                     read_measurements.submit(root, universe, geolevel, wait_for=[invariants])
                 ]
     finish()
-    posterior, margin_files = begin_margins(run, settings, chain(*measured.values()))
-    losses = work_out_losses(run, settings, dict([*spines.items()][:1]))
-    estimated = estimate_universes(run, settings, universes, measured, constrained)
-    written = write_release(run, settings, estimated, posterior, margin_files)
+    posterior, margin_files = own.begin_margins(chain(*measured.values()))
+    losses = own.work_out_losses(dict([*spines.items()][:1]))
+    estimated = own.estimate_universes(universes, measured, constrained)
+    written = own.write_release(estimated, posterior, margin_files)
     finish([*written, *losses, *posterior, *margin_files])
-    check_and_release(run, settings, spines, written, [])
+    own.check_and_release(spines, written, [])
 
 
 estimate = flow_of_product(

@@ -33,20 +33,13 @@ from ..tasks.topdown.spine.shards import shards_by_geolevel
 from ..tasks.topdown.spine.steps import build_spine
 from .entry import CHARGED_FIRST, flow_of_product
 from .stages import Future, charge, finish, stage
-from .topdown_stages import (
-    begin_margins,
-    check_and_release,
-    compare_with_input,
-    estimate_universes,
-    predict_accuracy,
-    work_out_losses,
-    write_release,
-)
+from .topdown_stages import TopdownStages
 
 
 def stages(run: RunDirectory, settings: TopdownSettings) -> None:
     """Submit the stages of a run; the universes go side by side."""
-    root, universes = str(run.root), settings.run.universes
+    own, universes = TopdownStages(run, settings), settings.run.universes
+    root = own.root
     ingested = read_input(run, settings)
     finish()
     spines: dict[str, Future] = {}
@@ -55,7 +48,7 @@ def stages(run: RunDirectory, settings: TopdownSettings) -> None:
             spines[universe] = build_spine.submit(root, universe, wait_for=[ingested])
     finish()  # The shards to measure are in the spines.
     # The charge and its dependencies leave a worker free.
-    losses = work_out_losses(run, settings, dict([*spines.items()][:1]))
+    losses = own.work_out_losses(dict([*spines.items()][:1]))
     charged = charge(root, wait_for=spines.values())
 
     # Constraints of a universe may follow from the released counts of others, which come first.
@@ -74,7 +67,7 @@ def stages(run: RunDirectory, settings: TopdownSettings) -> None:
                 ]
     finish()
 
-    predicted = predict_accuracy(run, settings, spines)
+    predicted = own.predict_accuracy(spines)
     posterior, margin_files = list[Future](), list[Future]()
     estimated: dict[str, list[Future]] = {}
     for wave in waves:
@@ -87,13 +80,13 @@ def stages(run: RunDirectory, settings: TopdownSettings) -> None:
         if len(constrained) == len(universes):
             # Estimates behind the margins read every universe's constraints.
             facts = [*constrained.values(), *chain(*measured.values())]
-            posterior, margin_files = begin_margins(run, settings, facts)
-        estimated |= estimate_universes(run, settings, wave, measured, constrained)
+            posterior, margin_files = own.begin_margins(facts)
+        estimated |= own.estimate_universes(wave, measured, constrained)
 
-    written = write_release(run, settings, estimated, posterior, margin_files)
-    compared = compare_with_input(run, settings, predicted, estimated)
+    written = own.write_release(estimated, posterior, margin_files)
+    compared = own.compare_with_input(predicted, estimated)
     finish([*written, *losses, *posterior, *margin_files, *predicted.values()])
-    check_and_release(run, settings, spines, written, compared)
+    own.check_and_release(spines, written, compared)
 
 
 def read_input(run: RunDirectory, settings: TopdownSettings) -> Future:

@@ -6,6 +6,7 @@ A stage in the background is begun where a worker may be free, and waited for by
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -43,148 +44,168 @@ Futures = Mapping[str, Sequence[Future]]
 """The futures of universes."""
 
 
-def work_out_losses(
-    run: RunDirectory,
-    settings: TopdownSettings,
-    spines: Mapping[str, Future],
-    *,
-    background: bool = True,
-) -> list[Future]:
-    """Submit the exact losses of universes with private noise; the certificate alone
-    waits for them. Two at once would delay tasks that others wait for."""
-    losses: list[Future] = []
-    for universe, spine in spines.items() if settings.is_private else ():
-        with stage("exact loss", f"{universe} exact loss", background=background):
-            losses.append(work_out_loss.submit(str(run.root), universe, wait_for=[spine]))
-    return losses
+@dataclass(frozen=True)
+class TopdownStages:
+    """Common stages of a run from own and from published measurements."""
 
+    run: RunDirectory
+    settings: TopdownSettings
 
-def predict_accuracy(
-    run: RunDirectory, settings: TopdownSettings, spines: Mapping[str, Future]
-) -> dict[str, Future]:
-    """Submit the errors implied by a large run's budget, by universe, in the background."""
-    predicted: dict[str, Future] = {}
-    for universe in universes_in_pieces(run, settings):
-        with stage("prediction", f"{universe} prediction", background=True):
-            after = [spines[universe]]
-            predicted[universe] = predict_errors.submit(str(run.root), universe, wait_for=after)
-    return predicted
+    @property
+    def root(self) -> str:
+        """The folder of the run."""
+        return str(self.run.root)
 
+    def work_out_losses(
+        self, spines: Mapping[str, Future], *, background: bool = True
+    ) -> list[Future]:
+        """Submit the exact losses of universes with private noise; the certificate alone
+        waits for them. Two at once would delay tasks that others wait for."""
+        losses: list[Future] = []
+        for universe, spine in spines.items() if self.settings.is_private else ():
+            with stage("exact loss", f"{universe} exact loss", background=background):
+                losses.append(work_out_loss.submit(self.root, universe, wait_for=[spine]))
+        return losses
 
-def begin_margins(
-    run: RunDirectory, settings: TopdownSettings, measured: Iterable[Future]
-) -> tuple[list[Future], list[Future]]:
-    """Submit the estimates behind the margins of a large run, in the background, and the files that
-    need no estimates of the run's own; returns both."""
-    root, pieces = str(run.root), margin_pieces(run, settings)
-    if not pieces:
-        return [], []
-    with stage("margins", "margins posterior", background=True):
-        kept = keep_estimates.submit(root, wait_for=measured)
-    with stage("margins", background=True):
-        files = [
-            write_margin_piece.submit(root, piece.kind, piece.subject, wait_for=[kept])
-            for piece in pieces
-            if piece.kind == FILES
-        ]
-    return [kept], files
+    def predict_accuracy(self, spines: Mapping[str, Future]) -> dict[str, Future]:
+        """Submit the errors implied by a large run's budget, by universe, in the background."""
+        predicted: dict[str, Future] = {}
+        for universe in universes_in_pieces(self.run, self.settings):
+            with stage("prediction", f"{universe} prediction", background=True):
+                after = [spines[universe]]
+                predicted[universe] = predict_errors.submit(self.root, universe, wait_for=after)
+        return predicted
 
+    def begin_margins(self, measured: Iterable[Future]) -> tuple[list[Future], list[Future]]:
+        """Submit the estimates behind the margins of a large run, in the background, and the files
+        that need no estimates of the run's own; returns both."""
+        root, pieces = self.root, margin_pieces(self.run, self.settings)
+        if not pieces:
+            return [], []
+        with stage("margins", "margins posterior", background=True):
+            kept = keep_estimates.submit(root, wait_for=measured)
+        with stage("margins", background=True):
+            files = [
+                write_margin_piece.submit(root, piece.kind, piece.subject, wait_for=[kept])
+                for piece in pieces
+                if piece.kind == FILES
+            ]
+        return [kept], files
 
-def estimate_universes(
-    run: RunDirectory,
-    settings: TopdownSettings,
-    universes: Sequence[str],
-    measured: Mapping[tuple[str, str], Sequence[Future]],
-    constrained: Mapping[str, Future],
-) -> dict[str, list[Future]]:
-    """Submit the estimates of universes, geolevel by geolevel in the estimator's order;
-    measurements on demand come just before. Returns each universe's last futures."""
-    root, steps = str(run.root), {COMBINE: combine, ESTIMATE: estimate}
-    shards = {universe: shards_by_geolevel(run, universe) for universe in universes}
-    orders = {name: estimation_order(settings, list(own)) for name, own in shards.items()}
-    last: dict[str, list[Future]] = {universe: [] for universe in universes}
-    for place in range(max(map(len, orders.values()))):
-        for universe in (name for name, own in orders.items() if place < len(own)):
-            kind, geolevel = orders[universe][place]
-            names = [shard.name for shard in shards[universe][geolevel]]
-            before = [*measured.get((universe, geolevel), ()), constrained[universe]]
-            before += last[universe]
-            if settings.is_on_demand(universe):
-                with stage("measure", f"{universe} measure {geolevel}"):
-                    before = [
-                        measure.submit(root, universe, geolevel, name, wait_for=before)
+    def estimate_universes(
+        self,
+        universes: Sequence[str],
+        measured: Mapping[tuple[str, str], Sequence[Future]],
+        constrained: Mapping[str, Future],
+    ) -> dict[str, list[Future]]:
+        """Submit the estimates of universes, geolevel by geolevel in the estimator's order;
+        measurements on demand come just before. Returns each universe's last futures."""
+        root, steps = self.root, {COMBINE: combine, ESTIMATE: estimate}
+        shards = {universe: shards_by_geolevel(self.run, universe) for universe in universes}
+        orders = {name: estimation_order(self.settings, list(own)) for name, own in shards.items()}
+        last: dict[str, list[Future]] = {universe: [] for universe in universes}
+        for place in range(max(map(len, orders.values()))):
+            for universe in (name for name, own in orders.items() if place < len(own)):
+                kind, geolevel = orders[universe][place]
+                names = [shard.name for shard in shards[universe][geolevel]]
+                before = [*measured.get((universe, geolevel), ()), constrained[universe]]
+                before += last[universe]
+                if self.settings.is_on_demand(universe):
+                    with stage("measure", f"{universe} measure {geolevel}"):
+                        before = [
+                            measure.submit(root, universe, geolevel, name, wait_for=before)
+                            for name in names
+                        ]
+                with stage(kind, f"{universe} {kind} {geolevel}"):
+                    last[universe] = [
+                        steps[kind].submit(root, universe, geolevel, name, wait_for=before)
                         for name in names
                     ]
-            with stage(kind, f"{universe} {kind} {geolevel}"):
-                last[universe] = [
-                    steps[kind].submit(root, universe, geolevel, name, wait_for=before)
-                    for name in names
+            finish()  # A task that waits for another holds a thread.
+        return last
+
+    def compare_with_input(
+        self, predicted: Mapping[str, Future], estimated: Futures
+    ) -> list[Future]:
+        """Submit the comparison of estimates with the truth, in the background."""
+        root, pieces = self.root, []
+        with stage("accuracy", background=True):
+            for universe, of in universes_in_pieces(self.run, self.settings).items():
+                after = [predicted[universe], *estimated[universe]]
+                pieces += [
+                    compare_piece.submit(root, universe, number, of, wait_for=after)
+                    for number in range(of)
                 ]
-        finish()  # A task that waits for another holds a thread.
-    return last
+            after = [*pieces, *chain(*estimated.values())]
+            return [*pieces, compare_with_truth.submit(root, wait_for=after)]
 
+    def write_release(
+        self, estimated: Futures, posterior: Sequence[Future], margin_files: Sequence[Future]
+    ) -> list[Future]:
+        """Submit microdata, tables, margins and SDMX."""
+        root, every = self.root, list(chain(*estimated.values()))
+        written = list(chain(*(self.write_universe(name, estimated) for name in estimated)))
+        if has_tables(self.settings):
+            with stage("tables"):
+                steps = write_table_piece, write_redistricting_tables
+                of = tables_of_run(self.run, self.settings).n_pieces
+                written += in_pieces(*steps, root, of=of, after=every)
+        if has_margins(self.settings):
+            after = [*posterior, *every]
+            with stage("margins"):
+                figures = [
+                    write_margin_piece.submit(root, piece.kind, piece.subject, wait_for=after)
+                    for piece in margin_pieces(self.run, self.settings)
+                    if piece.kind == FIGURES
+                ]
+                # The last one waits for the others: no ready task is queued behind it.
+                after += [*margin_files, *figures]
+                written += [*figures, write_release_margins.submit(root, wait_for=after)]
+        formats = self.settings.release
+        if formats.sdmx is not None or formats.csvw or formats.geoparquet:
+            with stage("formats"):
+                written.append(write_formats.submit(root, wait_for=written))
+        return written
 
-def compare_with_input(
-    run: RunDirectory,
-    settings: TopdownSettings,
-    predicted: Mapping[str, Future],
-    estimated: Futures,
-) -> list[Future]:
-    """Submit the comparison of estimates with the truth, in the background."""
-    root, pieces = str(run.root), []
-    with stage("accuracy", background=True):
-        for universe, of in universes_in_pieces(run, settings).items():
-            after = [predicted[universe], *estimated[universe]]
-            pieces += [
-                compare_piece.submit(root, universe, number, of, wait_for=after)
-                for number in range(of)
+    def write_universe(self, universe: str, estimated: Futures) -> list[Future]:
+        """Submit the microdata of a universe, which another may describe."""
+        described = self.settings.compiled_census.universes[universe].described_by
+        after = [*estimated[universe], *estimated.get(described or "", ())]
+        steps = write_microdata_part, write_microdata
+        of = n_parts(self.run, self.settings, universe)
+        with stage("microdata", f"{universe} microdata"):
+            return in_pieces(*steps, self.root, universe, of=of, after=after)
+
+    def check_and_release(
+        self,
+        spines: Mapping[str, Future],
+        written: Sequence[Future],
+        background: Sequence[Future],
+    ) -> None:
+        """Check the run's files, release them, and report on the run.
+
+        Background tasks go on during the checks, and the spines are summarised during the release,
+        so that both workers are busy to the end.
+        """
+        root = self.root
+        with stage("checks"):
+            pieces = [
+                check_piece.submit(
+                    root, piece.kind, piece.subject, piece.number, piece.of, wait_for=written
+                )
+                for piece in pieces_apart(self.run)
             ]
-        after = [*pieces, *chain(*estimated.values())]
-        return [*pieces, compare_with_truth.submit(root, wait_for=after)]
-
-
-def write_release(
-    run: RunDirectory,
-    settings: TopdownSettings,
-    estimated: Futures,
-    posterior: Sequence[Future],
-    margin_files: Sequence[Future],
-) -> list[Future]:
-    """Submit microdata, tables, margins and SDMX."""
-    root, every = str(run.root), list(chain(*estimated.values()))
-    written = list(chain(*(write_universe(run, settings, name, estimated) for name in estimated)))
-    if has_tables(settings):
-        with stage("tables"):
-            steps = write_table_piece, write_redistricting_tables
-            of = tables_of_run(run, settings).n_pieces
-            written += in_pieces(*steps, root, of=of, after=every)
-    if has_margins(settings):
-        after = [*posterior, *every]
-        with stage("margins"):
-            figures = [
-                write_margin_piece.submit(root, piece.kind, piece.subject, wait_for=after)
-                for piece in margin_pieces(run, settings)
-                if piece.kind == FIGURES
-            ]
-            # The last one waits for the others: no ready task is queued behind it.
-            after += [*margin_files, *figures]
-            written += [*figures, write_release_margins.submit(root, wait_for=after)]
-    formats = settings.release
-    if formats.sdmx is not None or formats.csvw or formats.geoparquet:
-        with stage("formats"):
-            written.append(write_formats.submit(root, wait_for=written))
-    return written
-
-
-def write_universe(
-    run: RunDirectory, settings: TopdownSettings, universe: str, estimated: Futures
-) -> list[Future]:
-    """Submit the microdata of a universe, which another may describe."""
-    described = settings.compiled_census.universes[universe].described_by
-    after = [*estimated[universe], *estimated.get(described or "", ())]
-    steps, of = (write_microdata_part, write_microdata), n_parts(run, settings, universe)
-    with stage("microdata", f"{universe} microdata"):
-        return in_pieces(*steps, str(run.root), universe, of=of, after=after)
+            checked = check_release.submit(root, wait_for=[*written, *pieces])
+        losses = self.work_out_losses(dict([*spines.items()][1:]), background=False)
+        finish([*background, *pieces, checked, *losses])
+        with stage("release"):
+            released = release_run.submit(root, wait_for=[checked])
+        for universe, spine in spines.items():
+            with stage("spine summary", f"{universe} spine summary"):
+                summarise_spine.submit(root, universe, wait_for=[spine])
+        finish()  # The report has the seconds of all stages before it.
+        with stage("report"):
+            report_run.submit(root, wait_for=[released])
 
 
 def in_pieces(
@@ -195,36 +216,3 @@ def in_pieces(
     numbers = range(of if of > 1 else 0)
     pieces = [piece.submit(*keys, number, of, wait_for=after) for number in numbers]
     return [*pieces, whole.submit(*keys, wait_for=[*after, *pieces])]
-
-
-def check_and_release(
-    run: RunDirectory,
-    settings: TopdownSettings,
-    spines: Mapping[str, Future],
-    written: Sequence[Future],
-    background: Sequence[Future],
-) -> None:
-    """Check the run's files, release them, and report on the run.
-
-    Background tasks go on during the checks, and the spines are summarised during the release,
-    so that both workers are busy to the end.
-    """
-    root = str(run.root)
-    with stage("checks"):
-        pieces = [
-            check_piece.submit(
-                root, piece.kind, piece.subject, piece.number, piece.of, wait_for=written
-            )
-            for piece in pieces_apart(run)
-        ]
-        checked = check_release.submit(root, wait_for=[*written, *pieces])
-    losses = work_out_losses(run, settings, dict([*spines.items()][1:]), background=False)
-    finish([*background, *pieces, checked, *losses])
-    with stage("release"):
-        released = release_run.submit(root, wait_for=[checked])
-    for universe, spine in spines.items():
-        with stage("spine summary", f"{universe} spine summary"):
-            summarise_spine.submit(root, universe, wait_for=[spine])
-    finish()  # The report has the seconds of all stages before it.
-    with stage("report"):
-        report_run.submit(root, wait_for=[released])
