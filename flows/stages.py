@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -132,16 +132,6 @@ class Stages(TaskRunner[Any]):
         self._digests = {path: own for stage in stages for path, own in stage["digests"].items()}
         self._started = True
 
-    @property
-    def product(self) -> str:
-        """Name of the product of the run."""
-        return self._settings.PRODUCT
-
-    @property
-    def is_local(self) -> bool:
-        """Whether tasks are called in this process."""
-        return self._runner is None
-
     def duplicate(self) -> Stages:
         """Raises NotImplementedError: a run has a single `Stages`."""
         raise NotImplementedError
@@ -214,16 +204,20 @@ class Stages(TaskRunner[Any]):
         return dependencies
 
     @contextmanager
-    def opened(self, name: str, *, is_background: bool) -> Iterator[None]:
-        """Open a stage, or an existing background stage again, for the tasks of the block."""
+    def opened(self, kind: str, name: str, *, is_background: bool) -> Iterator[None]:
+        """Open a stage, or an existing background stage again, for the tasks of the block, which
+        are tagged by the product and the kind of the stage."""
         if self._before and re.search(self._before, name):
             self.finish()
             raise Stopped
         stage = self._stages.setdefault(name, Stage(name, is_background))
         stage.is_background, stage.is_entered = is_background, False
         self._open = stage
+        # A command's own server has no limits by tag; without tags Prefect sends no query for them.
+        is_tagged = self._runner is not None and not is_embedded()
         try:
-            yield
+            with tags(self._settings.PRODUCT, kind) if is_tagged else nullcontext():
+                yield
         finally:
             self._open = None
         self._update(stage)
@@ -252,7 +246,10 @@ class Stages(TaskRunner[Any]):
                 future = self._next()
                 self._collect(future)
                 missing.discard(future)
-        raise_first_error(self._outcomes[future] for future in chosen)
+        outcomes = [self._outcomes[future] for future in chosen]
+        errors = [one for one in outcomes if isinstance(one, BaseException)]
+        if errors:
+            raise next((one for one in errors if isinstance(one, SpineflowError)), errors[0])
 
     def _next(self) -> Future:
         """Wait for the next ended task; raises RunCancelled soon after the run is cancelled."""
@@ -267,7 +264,11 @@ class Stages(TaskRunner[Any]):
         """Store the result or error of an ended task, and update the stages."""
         if future in self._outcomes:
             return
-        outcome, stage = outcome_of(future), self._stage_of[future]
+        stage = self._stage_of[future]
+        try:
+            outcome = future.result(raise_on_failure=False)
+        except UnfinishedRun as error:  # A task that was never started.
+            outcome = error
         self._outcomes[future] = outcome
         stage.n_ended += 1
         if isinstance(outcome, Artifact):
@@ -347,8 +348,7 @@ def stages_here() -> Stages:
     return stages
 
 
-@contextmanager
-def stage(kind: str, name: str = "", *, background: bool = False) -> Iterator[None]:
+def stage(kind: str, name: str = "", *, background: bool = False) -> AbstractContextManager[object]:
     """Submit the tasks of a stage in the block.
 
     Args:
@@ -357,11 +357,7 @@ def stage(kind: str, name: str = "", *, background: bool = False) -> Iterator[No
         name: The name shown to users and entered in the manifest; `kind` by default.
         background: Whether `finish` ignores it unless its futures are named.
     """
-    own = stages_here()
-    # A command's own server has no limits by tag; without tags Prefect sends no query for them.
-    tagged = nullcontext() if own.is_local or is_embedded() else tags(own.product, kind)
-    with tagged, own.opened(name or kind, is_background=background):
-        yield
+    return stages_here().opened(kind, name or kind, is_background=background)
 
 
 def finish(futures: Iterable[Future] | None = None) -> None:
@@ -391,19 +387,3 @@ def release(root: str, wait_for: Iterable[Future]) -> None:
     finish()  # The report has the seconds of all stages before it.
     with stage("report"):
         report_run.submit(root, wait_for=[released])
-
-
-def outcome_of(future: Future) -> Any:
-    """A task's result or error; for a task that was never started, `UnfinishedRun`."""
-    try:
-        return future.result(raise_on_failure=False)
-    except UnfinishedRun as error:
-        return error
-
-
-def raise_first_error(outcomes: Iterable[object]) -> None:
-    """Raise the first error, a `SpineflowError` before any other; do nothing if there is none."""
-    errors = [made for made in outcomes if isinstance(made, BaseException)]
-    ours = [error for error in errors if isinstance(error, SpineflowError)]
-    if errors:
-        raise (ours or errors)[0]
