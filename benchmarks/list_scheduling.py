@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import mean, median
 
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.work import Task, read, tasks_of
+from spineflow.tasks.runs.work import Task, read_tasks
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def main() -> None:
     options = parser.parse_args()
     # In a wave, what waits was begun after what it waits for.
     tasks = sorted(
-        tasks_of(read(RunDirectory(options.run))).values(),
+        read_tasks(RunDirectory(options.run)).values(),
         key=lambda task: (task.wave, task.started),
     )
     gaps = gaps_of(tasks, computing=options.computing)

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.work import Task, read, tasks_of
+from spineflow.tasks.runs.work import Task, read_tasks
 
 from .nation_run import COMMAND, looked_at
 
@@ -66,7 +66,7 @@ def taken(settings: Path, overrides: Sequence[str], folder: Path) -> Taken:
         wall = time.perf_counter() - begun
     if process.returncode:
         raise SystemExit((folder / "output.txt").read_text())
-    tasks = sorted(tasks_of(read(run)).values(), key=lambda task: task.started)
+    tasks = sorted(read_tasks(run).values(), key=lambda task: task.started)
     return Taken(wall, cpu, memory, tasks[0].started - at, tasks)
 
 

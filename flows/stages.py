@@ -33,7 +33,6 @@ from ..tasks.runs.steps import artifact_of, made_before
 from ..tasks.runs.work import WorkRecord
 from .endings import refuse_if_cancelled
 from .results import StageProgress
-from .runners import chosen_runner
 from .servers import is_embedded
 
 MOST_FOUND_BY_TASKS = 32
@@ -127,7 +126,7 @@ class Stages(TaskRunner[Any]):
         self._open: Stage | None = None
         self._to_show: list[tuple[str, ...]] = [()]
         self._progress = None if runner is None else StageProgress()
-        self._record = WorkRecord(run, chosen_runner(settings.run), settings.run.workers)
+        self._record = WorkRecord(run)
         stages = run.read_manifest()["stages"].values()
         self._digests = {path: own for stage in stages for path, own in stage["digests"].items()}
         self._started = True

@@ -18,7 +18,7 @@ from ..products.plan import plan_file
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
 from ..runs.files import sha256_of_file, write_text
-from ..runs.work import read, tasks_of
+from ..runs.work import read_tasks
 from .finished import finished_release
 from .office import Office
 
@@ -190,5 +190,5 @@ def _ref(name: str) -> dict[str, str]:
 
 def _end_time(run: RunDirectory) -> str | None:
     """When the last task of a run ended, by its record of work; None without one."""
-    ends = [task.ended for task in tasks_of(read(run)).values()]
+    ends = [task.ended for task in read_tasks(run).values()]
     return datetime.fromtimestamp(max(ends), UTC).isoformat(timespec="seconds") if ends else None

@@ -1,8 +1,8 @@
 """The public record of a run's work: its tasks, their times, and their use of resources.
 
-`work.jsonl` in the run directory has a line for every time that a process began to work on the run,
-and one for every task as soon as it has ended; a resumed run adds to it. Its contents are public:
-names of stages, numbers of geounits and timings, never a function of confidential values.
+`work.jsonl` in the run directory has a line for every task as soon as it has ended; a resumed run
+adds to it. Its contents are public: names of stages, numbers of geounits and timings, never a
+function of confidential values.
 """
 
 from __future__ import annotations
@@ -10,27 +10,15 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from dataclasses import fields as dataclass_fields
-from pathlib import Path
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from .directory import RunDirectory
 from .handles import Artifact, Work
 
 FILE = "work.jsonl"
-
-
-@dataclass(frozen=True)
-class Began:
-    """A process began to work on a run at `at`, with so many workers on so many processors."""
-
-    at: float
-    runner: str
-    workers: int
-    cores: int
 
 
 @dataclass(frozen=True)
@@ -60,63 +48,40 @@ class Task:
     cpu: float
     worker: str
     reused: bool
-    path: str = ""
+    path: str
 
 
-def work_file(run: RunDirectory) -> Path:
-    """Where the work of a run is recorded."""
-    return run.root / FILE
-
-
-def append(run: RunDirectory, *records: Began | Task) -> None:
-    """Add records to the work of a run; on a full disk, the run continues without them."""
-    lines = "".join(f"{json.dumps(asdict(record))}\n" for record in records)
-    with suppress(OSError), work_file(run).open("ab+") as stream:
+def append(run: RunDirectory, task: Task) -> None:
+    """Add a task to the work of a run; on a full disk, the run continues without it."""
+    line = f"{json.dumps(asdict(task))}\n"
+    with suppress(OSError), (run.root / FILE).open("ab+") as stream:
         # The last line of a killed process may be incomplete.
         if stream.seek(0, os.SEEK_END):
             stream.seek(-1, os.SEEK_END)
-            lines = lines if stream.read() == b"\n" else f"\n{lines}"
-        stream.write(lines.encode())
+            line = line if stream.read() == b"\n" else f"\n{line}"
+        stream.write(line.encode())
 
 
-def read(run: RunDirectory) -> list[Began | Task]:
-    """The recorded work of a run, in the order of the records; empty for a run without."""
-    try:
-        lines = work_file(run).read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return []
-    return [record for line in lines if (record := _record(line)) is not None]
-
-
-def tasks_of(records: Sequence[Began | Task]) -> dict[str, Task]:
-    """Record of the call that did the work, by name: the last that reused nothing."""
-    done: dict[str, Task] = {}
-    for record in records:
-        if isinstance(record, Task) and not (record.reused and record.name in done):
-            done[record.name] = record
+def read_tasks(run: RunDirectory) -> dict[str, Task]:
+    """The recorded tasks of a run by name: of each the call that did the work, the last that reused
+    nothing. Incomplete lines are left out; earlier versions recorded more.
+    """
+    path, done = run.root / FILE, dict[str, Task]()
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        with suppress(ValueError, TypeError, KeyError):
+            known = json.loads(line)
+            own = {field.name: known[field.name] for field in fields(Task)}
+            task = Task(**{**own, "after": tuple(own["after"])})
+            if not (task.reused and task.name in done):
+                done[task.name] = task
     return done
-
-
-def _record(line: str) -> Began | Task | None:
-    """The record of a line; None for an incomplete line, or a line of another version."""
-    try:
-        fields: Mapping[str, Any] = json.loads(line)
-        if "runner" in fields:
-            return Began(**fields)
-        # Earlier versions recorded more.
-        known = {own.name: fields[own.name] for own in dataclass_fields(Task) if own.name in fields}
-        return Task(**{**known, "after": tuple(known["after"])})
-    except (ValueError, TypeError, KeyError):
-        return None
 
 
 class WorkRecord:
     """Records the tasks of a run as they end."""
 
-    def __init__(self, run: RunDirectory, runner: str, workers: int) -> None:
+    def __init__(self, run: RunDirectory) -> None:
         self._run = run
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        self._began: Began | None = Began(time.time(), runner, workers, cores or 1)
         self._wave = 0
         self._begun: dict[Any, dict[str, Any]] = {}
 
@@ -156,5 +121,4 @@ class WorkRecord:
             reused=artifact.reused,
             path=artifact.path,
         )
-        append(self._run, *([] if self._began is None else [self._began]), task)
-        self._began = None
+        append(self._run, task)

@@ -27,7 +27,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from spineflow.flows.cli import _quieten
-from spineflow.tasks.runs.work import read, tasks_of
+from spineflow.tasks.runs.work import read_tasks
 
 from tests.flows import surroundings
 from tests.flows.commands import Command
@@ -104,7 +104,7 @@ def on_two_hosts(world: World) -> str:
     with surroundings.two_hosts(world) as (options, environment, _):
         run = Ongoing(world, *options, **environment)
         outcome = run.ended()
-        workers = {task.worker for task in tasks_of(read(run.run)).values()}
+        workers = {task.worker for task in read_tasks(run.run).values()}
         if len(workers) < 2:
             raise Fault(f"there is work of {workers} alone")
         return outcome

@@ -17,7 +17,7 @@ from spineflow.tasks.group_sizes.ingest.generate import census_like, write_datas
 from spineflow.tasks.ledger.caps import Caps, set_caps, summary
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.runs.directory import RunDirectory, remove_derived
-from spineflow.tasks.runs.work import read, tasks_of
+from spineflow.tasks.runs.work import read_tasks
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 
 from tests.flows.in_process import judge_once_for_good, stages_in_process, uncompared
@@ -42,7 +42,7 @@ def run_of(product: str, settings: Path, name: str, *options: str) -> RunDirecto
 
 def workers_of(run: RunDirectory) -> set[int]:
     """The processes that did the work of a run."""
-    return {int(task.worker.rpartition(":")[2]) for task in tasks_of(read(run)).values()}
+    return {int(task.worker.rpartition(":")[2]) for task in read_tasks(run).values()}
 
 
 @pytest.mark.usefixtures("prefect_server")

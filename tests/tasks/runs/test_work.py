@@ -8,9 +8,7 @@ from pathlib import Path
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.steps import shorten_error
-from spineflow.tasks.runs.work import Began, Task, append, read
-
-BEGAN = Began(0.0, "threads", 2, 2)
+from spineflow.tasks.runs.work import Task, append, read_tasks
 
 
 def task(name: str = "measure persons Block 00000", **other: object) -> Task:
@@ -28,16 +26,17 @@ def task(name: str = "measure persons Block 00000", **other: object) -> Task:
         "cpu": 1.0,
         "worker": "host:1",
         "reused": False,
+        "path": "",
     }
     return Task(**{**fields, **other})
 
 
 def test_records_are_read_as_they_were_written(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path)
-    assert read(run) == []
-    append(run, BEGAN, task())
+    assert read_tasks(run) == {}
+    append(run, task())
     append(run, task("other"))
-    assert read(run) == [BEGAN, task(), task("other")]
+    assert [*read_tasks(run).values()] == [task(), task("other")]
 
 
 def test_the_log_has_no_traceback_of_the_programs_own_errors() -> None:
