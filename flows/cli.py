@@ -14,9 +14,9 @@ from typing import Annotated, Literal
 from cyclopts import App, CycloptsError, Parameter, UnknownCommandError
 
 from ..tasks.ledger.caps import summary
+from ..tasks.products.new_charge import new_charge
 from ..tasks.products.product import refuse_missing_runner
 from ..tasks.products.registry import existing_run, product
-from ..tasks.products.spent import new_charge
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.errors import InputRefused, SpineflowError
 from ..tasks.runs.settings_files import with_resume_overrides

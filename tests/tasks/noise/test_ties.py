@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from spineflow.tasks.noise import sampler
+from spineflow.tasks.noise import sampler as kernels
 from spineflow.tasks.noise.distributions import IntegerDistribution, threshold_bounds
 from spineflow.tasks.noise.sampler import LAST_WORD, CoarseFineSampler, PendingAttempt, build_table
 
@@ -99,12 +99,12 @@ def coarse_fine() -> CoarseFineSampler:
 def attempt(coarse: int, words: list[int]) -> tuple[int, list[PendingAttempt], int]:
     """One attempt of the kernel: number filled, undecided attempts, value."""
     sampler = coarse_fine()
-    shift = sampler._leading_zeros(sampler.distribution.c)
+    shift = kernels._leading_zeros(sampler.distribution.c)
     multiplier = (1 << (64 + shift)) // 5000
     values = np.zeros(1, dtype=np.int64)
     padded = np.array(words + [LAST_WORD] * 40, dtype=np.uint64)
-    pending = np.empty(1, dtype=sampler.PENDING)
-    n_filled, n_pending = sampler._attempt_all(
+    pending = np.empty(1, dtype=kernels.PENDING)
+    n_filled, n_pending = kernels._attempt_all(
         np.array([coarse]), padded, 3, 2, np.uint64(multiplier), np.uint64(shift), values, pending
     )
     undecided = [PendingAttempt(*row) for row in pending[:n_pending].tolist()]
@@ -146,7 +146,7 @@ def test_the_kernel_leaves_a_tie_to_exact_fractions(k):
 def test_attempts_that_the_kernel_cannot_hold_are_left_to_python():
     assert attempt(-1, [SIGN_AND_FINE])[1] == [PendingAttempt(0, 0, SIGN_AND_FINE, 0, 0)]
     assert attempt(2000, [SIGN_AND_FINE])[1] == [PendingAttempt(0, 0, SIGN_AND_FINE, 0, 0)]
-    rounds = sampler.MAX_ROUNDS
+    rounds = kernels.MAX_ROUNDS
     assert attempt(7, [SIGN_AND_FINE, *[0] * rounds, 9])[1] == [
         PendingAttempt(0, 0, SIGN_AND_FINE, rounds + 1, 9)
     ]
