@@ -25,7 +25,7 @@ import pandas as pd
 from spineflow.tasks.group_sizes.estimation.estimate import TIME_LIMIT
 from spineflow.tasks.group_sizes.ingest.generate import census_like
 from spineflow.tasks.group_sizes.plan import PROVEN
-from spineflow.tasks.noise.draws import SeededRandom
+from spineflow.tasks.noise.distributions import SeededRandom
 from spineflow.tasks.pages.document import Table
 
 from benchmarks.figure_rows import KEYS, Rows, chart, measure_and_draw, with_range, write_charts

@@ -43,7 +43,8 @@ from spineflow.tasks.group_sizes.ingest.regions import RegionHierarchy, hierarch
 from spineflow.tasks.group_sizes.measurement import true_vector
 from spineflow.tasks.group_sizes.plan import PROVEN, PUBLISHED, RELAXED, LevelPlan, Plan, make_plan
 from spineflow.tasks.group_sizes.release.tables import write_tables
-from spineflow.tasks.noise.draws import SeededRandom, SystemRandom, UnchargedNoise
+from spineflow.tasks.noise.distributions import SeededRandom, SystemRandom
+from spineflow.tasks.noise.draws import UnchargedNoise
 from spineflow.tasks.products.measurement import with_noise
 from spineflow.tasks.runs.errors import SolveFailed
 from spineflow.tasks.tables.value_tallies import ValueTally

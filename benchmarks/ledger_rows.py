@@ -22,7 +22,7 @@ from spineflow.tasks.ledger.charges import charge
 from spineflow.tasks.ledger.claims import claim, record_publication
 from spineflow.tasks.ledger.plan import UniversePlan
 from spineflow.tasks.ledger.store import Ledger, open_ledger, writing
-from spineflow.tasks.noise.draws import DISCRETE_GAUSSIAN
+from spineflow.tasks.noise.distributions import DISCRETE_GAUSSIAN
 
 RUN, HERE, DRAW = "run", "here", "persons"
 FILES_PER_RUN = 50

@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from spineflow.tasks.noise.draws import SystemRandom
+from spineflow.tasks.noise.distributions import SystemRandom
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.solvers.level_split import NORMAL_95
 from spineflow.tasks.trips.costs import needed_split

@@ -45,7 +45,7 @@ def opendp_measurement(sigma_squared: int) -> Callable[[list[int]], list[int]]:
 
 def main() -> int:
     """Print the table; see the module's docstring."""
-    from spineflow.tasks.noise.draws import SystemRandom
+    from spineflow.tasks.noise.distributions import SystemRandom
     from spineflow.tasks.noise.sampler import draw_noise
 
     parser = argparse.ArgumentParser(description=__doc__)

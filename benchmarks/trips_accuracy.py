@@ -80,7 +80,7 @@ def studies(
     has_root: bool = False,
 ) -> Iterator[tuple[str, dict[str, np.ndarray], float]]:
     """Mean errors of each variant by name, and its seconds a replicate."""
-    from spineflow.tasks.noise.draws import SystemRandom
+    from spineflow.tasks.noise.distributions import SystemRandom
     from spineflow.tasks.trips.plan import make_plan
     from spineflow.tasks.trips.release.errors import error_bounds
     from spineflow.tasks.trips.settings import TripsSettings

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
-from spineflow.tasks.noise.draws import SystemRandom
+from spineflow.tasks.noise.distributions import SystemRandom
 from spineflow.tasks.pages.document import Table
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country

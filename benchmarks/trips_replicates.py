@@ -6,7 +6,8 @@ Nothing is charged and nothing is published, so this is no way to release anythi
 from __future__ import annotations
 
 import numpy as np
-from spineflow.tasks.noise.draws import RandomSource, UnchargedNoise
+from spineflow.tasks.noise.distributions import RandomSource
+from spineflow.tasks.noise.draws import UnchargedNoise
 from spineflow.tasks.trips.checks.accuracy import level_errors
 from spineflow.tasks.trips.estimation.estimate import (
     ROOT,

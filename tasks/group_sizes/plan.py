@@ -48,7 +48,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
-from ..noise.draws import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, Noise
+from ..noise.distributions import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from ..noise.draws import Noise
 from ..runs.directory import RunDirectory
 
 UNIVERSE = "groups"

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from ..noise.draws import NoiseDraws, RandomSource, SeededRandom, SystemRandom, UnchargedNoise
+from ..noise.distributions import RandomSource, SeededRandom, SystemRandom
+from ..noise.draws import NoiseDraws, UnchargedNoise
 from ..runs.charged_files import (
     digest_of,
     digests_by_name,

@@ -30,7 +30,8 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from ..noise.draws import Noise, SystemRandom
+from ..noise.distributions import SystemRandom
+from ..noise.draws import Noise
 from ..runs.errors import BudgetRefused
 from .charges import conditions_of, has_draws, terms_of
 from .store import Ledger, reading, value_of, writing

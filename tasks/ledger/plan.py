@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from ..noise.draws import DISCRETE_LAPLACE, Noise
+from ..noise.distributions import DISCRETE_LAPLACE
+from ..noise.draws import Noise
 from .accounting import PURE_DP, Guarantee, epsilon_tight, epsilons
 from .exact_curve import PrivacyCurve
 

@@ -35,8 +35,8 @@ from functools import lru_cache, reduce
 
 import numpy as np
 
-from .distributions import IntegerDistribution, exp_minus_bounds, tail_bounds
-from .draws import DISCRETE_LAPLACE, Noise
+from .distributions import DISCRETE_LAPLACE, IntegerDistribution, exp_minus_bounds, tail_bounds
+from .draws import Noise
 
 _GUARD_BITS = 64
 
@@ -343,7 +343,7 @@ def loss_for_margin(
     by exact quantiles; noise that is too wide for these counts as beyond it. Raises ValueError for
     a negative target.
 
-    >>> from spineflow.tasks.noise.draws import DISCRETE_GAUSSIAN
+    >>> from spineflow.tasks.noise.distributions import DISCRETE_GAUSSIAN
     >>> loss_for_margin(Noise(DISCRETE_GAUSSIAN, Fraction(625)), Fraction(1), 49)
     Fraction(49, 50)
     """

@@ -54,14 +54,16 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from .distributions import IntegerDistribution, continue_inversion, threshold_bounds
-from .draws import (
+from .distributions import (
     DISCRETE_GAUSSIAN,
     DISCRETE_LAPLACE,
+    IntegerDistribution,
     RandomSource,
+    continue_inversion,
     random_half_words,
     random_integer,
     random_words,
+    threshold_bounds,
 )
 
 N_BUCKETS = 1 << 16
@@ -461,7 +463,7 @@ def draw_noise(mechanism: str, parameter: Fraction, size: int, source: RandomSou
     fraction, ValueError for one that is not positive (a query with a share of zero is not
     measured), OverflowError for a draw beyond 64 bits.
 
-    >>> from spineflow.tasks.noise.draws import SystemRandom
+    >>> from spineflow.tasks.noise.distributions import SystemRandom
     >>> draw_noise(DISCRETE_GAUSSIAN, Fraction(10), 3, SystemRandom()).shape
     (3,)
     """

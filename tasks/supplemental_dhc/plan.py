@@ -14,7 +14,8 @@ from ..ledger.accounting import UNBOUNDED, ZCDP, Guarantee
 from ..ledger.exact_curve import PrivacyCurve, known_curve
 from ..ledger.loss_laws import ChangedCount
 from ..ledger.plan import Measure, UniversePlan
-from ..noise.draws import DISCRETE_GAUSSIAN, Noise
+from ..noise.distributions import DISCRETE_GAUSSIAN
+from ..noise.draws import Noise
 from ..noise.quantiles import distribution_of
 from ..runs.directory import RunDirectory
 from .measures import ITERATIONS, MEASURES, columns_of, stability_of

@@ -15,7 +15,7 @@ from ..census.exact_answers import (
 from ..census.influence import Norms
 from ..census.queries import marginal_query, queries_are_nested
 from ..census.schema import Schema
-from ..noise.draws import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from ..noise.distributions import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from ..runs.names import did_you_mean, match_spelling
 from ..runs.settings import Refuse, refuse_shares, refusing, table_of
 from ..runs.stores import is_url

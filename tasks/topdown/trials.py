@@ -19,7 +19,7 @@ from ...geography.levels import OF_THE_SPINE
 from ..census.census import Census
 from ..census.queries import marginal_query, spelt_like
 from ..census.schema import Schema
-from ..noise.draws import DISCRETE_LAPLACE
+from ..noise.distributions import DISCRETE_LAPLACE
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
 from ..study.trials import Figures, SearchedProduct

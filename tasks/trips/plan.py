@@ -43,8 +43,8 @@ import numpy as np
 from scipy.optimize import minimize
 
 from ..ledger.accounting import BOUNDED, PURE_DP, UNBOUNDED, ZCDP, Guarantee
-from ..noise.distributions import exp_minus_bounds
-from ..noise.draws import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, Noise, NoiseDraws
+from ..noise.distributions import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, exp_minus_bounds
+from ..noise.draws import Noise, NoiseDraws
 from ..noise.quantiles import first_that
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused

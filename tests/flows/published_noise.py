@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
-from spineflow.tasks.noise.draws import noise_variance
+from spineflow.tasks.noise.distributions import noise_variance
 
 UNFINISHED = ".unpublished"
 

@@ -21,8 +21,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from ...ledger.plan import Measure
-from ...noise.distributions import IntegerDistribution
-from ...noise.draws import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, Noise
+from ...noise.distributions import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, IntegerDistribution
+from ...noise.draws import Noise
 from ...noise.quantiles import distribution_of, loss_for_margin, margin
 from ...runs.errors import InputRefused
 from .parameters import MechanismParameters

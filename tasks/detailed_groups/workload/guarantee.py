@@ -26,7 +26,7 @@ from ...ledger.accounting import (
     Guarantee,
 )
 from ...ledger.plan import Measure, UniversePlan
-from ...noise.draws import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from ...noise.distributions import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from ...products.plan import ExactFact
 from ...products.statement import Statement
 from ..settings import DetailedGroupsSettings, DetailedHouseholdsSettings

@@ -26,7 +26,7 @@ from numba import njit
 from scipy import sparse
 from scipy.special import ndtr, ndtri
 
-from ...noise.draws import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from ...noise.distributions import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from .answers import ProductAnswers, covariances_of, estimates_of
 from .areas import BlockAreas, area_covariances, area_estimates
 from .run_posterior import RunPosterior

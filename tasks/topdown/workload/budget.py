@@ -14,7 +14,8 @@ from fractions import Fraction
 import numpy as np
 
 from ...census.influence import Norms
-from ...noise.draws import DISCRETE_LAPLACE, Noise
+from ...noise.distributions import DISCRETE_LAPLACE
+from ...noise.draws import Noise
 
 
 @dataclass(frozen=True)

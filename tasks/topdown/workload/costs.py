@@ -25,7 +25,7 @@ from ...ledger.accounting import (
     check_fraction,
 )
 from ...ledger.plan import REPORT_DELTA, Measure, UniversePlan
-from ...noise.draws import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from ...noise.distributions import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from ...noise.quantiles import distribution_of, is_too_wide
 from ...products.budget import Cost, ExactEpsilons
 from ...runs.errors import InputRefused

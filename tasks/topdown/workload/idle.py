@@ -9,7 +9,7 @@ from ....geography.levels import GROUPED_KINDS
 from ....geography.rules import DEFAULT_CATEGORIES
 from ...census.compiled_schemas import names_of_table
 from ...census.queries import marginal_query, tells
-from ...noise.draws import DISCRETE_LAPLACE
+from ...noise.distributions import DISCRETE_LAPLACE
 from ...runs.settings import Refuse, Uses, refuse_idle, table_of
 from .sections import TopdownSections
 from .settings_trees import OTHER

@@ -21,7 +21,7 @@ from ...census.formats import format_of_others
 from ...census.queries import normalize_query_name
 from ...census.schema import Schema
 from ...ledger.accounting import rho_from_epsilon_simple
-from ...noise.draws import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from ...noise.distributions import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from ...runs.directory import RunDirectory
 from ...runs.names import FileName, checked_file_name, did_you_mean
 from ...runs.settings import (

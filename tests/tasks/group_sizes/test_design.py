@@ -13,7 +13,8 @@ from spineflow.tasks.group_sizes.design import GroupSizesDesignSettings, optimiz
 from spineflow.tasks.group_sizes.estimation.estimate import estimate_plan
 from spineflow.tasks.group_sizes.ingest.read import plan_of, public_hierarchy
 from spineflow.tasks.group_sizes.measurement import true_vector
-from spineflow.tasks.noise.draws import SeededRandom, UnchargedNoise
+from spineflow.tasks.noise.distributions import SeededRandom
+from spineflow.tasks.noise.draws import UnchargedNoise
 from spineflow.tasks.products.measurement import with_noise
 from spineflow.tasks.runs.settings_files import load_settings
 

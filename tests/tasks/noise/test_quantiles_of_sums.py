@@ -9,8 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spineflow.tasks.noise.distributions import IntegerDistribution
-from spineflow.tasks.noise.draws import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, Noise
+from spineflow.tasks.noise.distributions import (
+    DISCRETE_GAUSSIAN,
+    DISCRETE_LAPLACE,
+    IntegerDistribution,
+)
+from spineflow.tasks.noise.draws import Noise
 from spineflow.tasks.noise.quantiles import (
     COVERAGE,
     ERROR,

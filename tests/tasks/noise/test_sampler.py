@@ -16,10 +16,10 @@ from functools import partial
 import numpy as np
 import pytest
 from scipy import stats
-from spineflow.tasks.noise.distributions import IntegerDistribution
-from spineflow.tasks.noise.draws import (
+from spineflow.tasks.noise.distributions import (
     DISCRETE_GAUSSIAN,
     DISCRETE_LAPLACE,
+    IntegerDistribution,
     SeededRandom,
     SystemRandom,
     noise_variance,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from spineflow.tasks.ledger.plan import Measure, UniversePlan
-from spineflow.tasks.noise.draws import DISCRETE_GAUSSIAN
+from spineflow.tasks.noise.distributions import DISCRETE_GAUSSIAN
 from spineflow.tasks.pages.document import Block, Document
 from spineflow.tasks.products.plan import Plan
 from spineflow.tasks.products.reports import report_document

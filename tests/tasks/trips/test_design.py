@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from spineflow.flows.cli import main
-from spineflow.tasks.noise.draws import SeededRandom
+from spineflow.tasks.noise.distributions import SeededRandom
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.trips.design import TripsDesignSettings, optimize_shares
 from spineflow.tasks.trips.ingest.ingest import check_input

@@ -15,9 +15,12 @@ from hypothesis import strategies as st
 from spineflow.tasks.detailed_groups.ingest.ingest import run_regions, run_universe
 from spineflow.tasks.detailed_groups.postprocess.coterminous import coterminous_sets
 from spineflow.tasks.detailed_groups.workload.specification import Specification, alone_counterparts
-from spineflow.tasks.noise.distributions import IntegerDistribution
-from spineflow.tasks.noise.draws import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
-from spineflow.tasks.noise.draws import noise_variance as exact_variance
+from spineflow.tasks.noise.distributions import (
+    DISCRETE_GAUSSIAN,
+    DISCRETE_LAPLACE,
+    IntegerDistribution,
+)
+from spineflow.tasks.noise.distributions import noise_variance as exact_variance
 from spineflow.tasks.noise.quantiles import inverse_cdf, margin_of_cut_sum, margin_of_sum
 from spineflow.validation.detailed_groups.released import margins_of_sum, threshold_of
 from spineflow.validation.detailed_groups.tables import PERSONS, TENURES, TYPES

@@ -26,7 +26,8 @@ from spineflow.tasks.detailed_groups.workload.tabulations import (
     SEX_BY_AGE,
     cells_of_table,
 )
-from spineflow.tasks.noise.draws import SeededRandom, UnchargedNoise
+from spineflow.tasks.noise.distributions import SeededRandom
+from spineflow.tasks.noise.draws import UnchargedNoise
 
 STABILITY = 9
 GAMMA = Fraction(1, 10)

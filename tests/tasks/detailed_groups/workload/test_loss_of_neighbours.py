@@ -31,7 +31,7 @@ from spineflow.tasks.detailed_groups.workload.specification import (
     iteration_universe,
 )
 from spineflow.tasks.detailed_groups.workload.tabulations import N_CELLS, SEX_BY_AGE, cells_of_table
-from spineflow.tasks.noise.draws import DISCRETE_LAPLACE
+from spineflow.tasks.noise.distributions import DISCRETE_LAPLACE
 
 from tests.tasks.detailed_groups.workload.test_mapping import everybody, specifications
 

@@ -14,7 +14,7 @@ from spineflow.tasks.evidence.attacks.membership import (
     measured_test,
     optimal_statistic,
 )
-from spineflow.tasks.noise.draws import DISCRETE_GAUSSIAN, SeededRandom
+from spineflow.tasks.noise.distributions import DISCRETE_GAUSSIAN, SeededRandom
 from spineflow.tasks.noise.sampler import draw_noise
 
 GAUSSIAN_ROWS = """

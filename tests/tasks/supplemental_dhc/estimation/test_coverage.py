@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from spineflow.tasks.noise.draws import DISCRETE_GAUSSIAN, SeededRandom
+from spineflow.tasks.noise.distributions import DISCRETE_GAUSSIAN, SeededRandom
 from spineflow.tasks.noise.sampler import draw_noise
 from spineflow.tasks.supplemental_dhc.estimation import (
     ROWS,

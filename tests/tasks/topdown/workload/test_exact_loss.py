@@ -16,8 +16,11 @@ from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.ledger.accounting import epsilon_tight, rho_from_epsilon_tight
 from spineflow.tasks.ledger.exact_curve import PrivacyCurve
 from spineflow.tasks.ledger.loss_laws import ChangedCount
-from spineflow.tasks.noise.distributions import IntegerDistribution
-from spineflow.tasks.noise.draws import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from spineflow.tasks.noise.distributions import (
+    DISCRETE_GAUSSIAN,
+    DISCRETE_LAPLACE,
+    IntegerDistribution,
+)
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.workload.budget import Budget
 from spineflow.tasks.topdown.workload.costs import attribute_share, block_within_share

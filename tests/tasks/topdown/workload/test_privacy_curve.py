@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from spineflow.tasks.ledger.accounting import epsilon_tight
 from spineflow.tasks.ledger.plan import Measure
-from spineflow.tasks.noise.draws import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from spineflow.tasks.noise.distributions import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from spineflow.tasks.products.budget import margin_of
 from spineflow.tasks.products.privacy_curves import (
     FALSE_POSITIVES,

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from spineflow.tasks.ledger.accounting import rho_from_epsilon_simple
-from spineflow.tasks.noise.draws import SeededRandom
+from spineflow.tasks.noise.distributions import SeededRandom
 from spineflow.tasks.trips.ingest.ingest import check_input
 from spineflow.tasks.trips.plan import make_plan
 from spineflow.tasks.trips.settings import TripsSettings

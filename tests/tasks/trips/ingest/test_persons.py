@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 from scipy.stats import chi2
-from spineflow.tasks.noise.draws import SystemRandom
+from spineflow.tasks.noise.distributions import SystemRandom
 from spineflow.tasks.tables.sources import InputFile
 from spineflow.tasks.tables.value_tallies import ValueTally
 from spineflow.tasks.trips.ingest.tables import PersonTrips, check_contributions

@@ -7,7 +7,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from spineflow.tasks.noise.draws import SeededRandom, UnchargedNoise
+from spineflow.tasks.noise.distributions import SeededRandom
+from spineflow.tasks.noise.draws import UnchargedNoise
 from spineflow.tasks.trips.estimation.projection import chebyshev_projection
 from spineflow.tasks.trips.measurement import NodeCounts, with_noise
 from spineflow.tasks.trips.mechanisms import (

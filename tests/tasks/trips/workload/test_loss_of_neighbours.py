@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from spineflow.tasks.ledger.accounting import epsilon_tight
 from spineflow.tasks.ledger.plan import REPORT_DELTA
-from spineflow.tasks.noise.draws import SeededRandom
+from spineflow.tasks.noise.distributions import SeededRandom
 from spineflow.tasks.trips.costs import epsilons_within_areas
 from spineflow.tasks.trips.ingest.tables import PersonTrips
 from spineflow.tasks.trips.plan import Plan, make_plan

@@ -8,7 +8,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from spineflow.tasks.noise.draws import SeededRandom, UnchargedNoise
+from spineflow.tasks.noise.distributions import SeededRandom
+from spineflow.tasks.noise.draws import UnchargedNoise
 from spineflow.tasks.trips.mechanisms import Contribution
 from spineflow.tasks.trips.plan import StabilityHistogram, listing_bound, stability_histogram
 from spineflow.tasks.trips.tree import NodeCounts

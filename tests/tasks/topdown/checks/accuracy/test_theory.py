@@ -9,7 +9,7 @@ import pytest
 from spineflow.geography.levels import Geolevel, Spine
 from spineflow.tasks.census.cef_2020 import UNITS, cef_schema
 from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.noise.draws import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, noise_variance
+from spineflow.tasks.noise.distributions import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, noise_variance
 from spineflow.tasks.topdown.checks.accuracy.subjects import (
     EntityLevel,
     answer_matrix,
