@@ -27,11 +27,7 @@ from spineflow.tasks.noise.draws import UnchargedNoise
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.estimation.problem import QueryMeasurement
-from spineflow.tasks.topdown.intervals.answers import (
-    ProductAnswers,
-    covariances_of,
-    estimates_of,
-)
+from spineflow.tasks.topdown.intervals.answers import ProductAnswers, covariances_of, estimates_of
 from spineflow.tasks.topdown.intervals.areas import BlockAreas, area_covariances, area_estimates
 from spineflow.tasks.topdown.intervals.intervals import intervals_of
 from spineflow.tasks.topdown.intervals.run_posterior import LevelBounds, RunLevels, RunPosterior

@@ -25,12 +25,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 import pandas as pd
 
-from benchmarks.public_persons import (
-    add_choice,
-    chosen,
-    root_of_mean,
-    settings_of,
-)
+from benchmarks.public_persons import add_choice, chosen, root_of_mean, settings_of
 
 LEVELS = ("tract", "block group", "county subdivision")
 LEVELS_OF_STATE = (*LEVELS, "place")

@@ -26,12 +26,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import pandas as pd
 
-from benchmarks.public_persons import (
-    add_choice,
-    chosen,
-    root_of_mean,
-    settings_of,
-)
+from benchmarks.public_persons import add_choice, chosen, root_of_mean, settings_of
 
 LEVELS = ("county", "tract", "block group", "county subdivision", "place")
 

@@ -35,10 +35,7 @@ from spineflow.tasks.group_sizes.estimation.estimate import (
     estimate_plan,
     relaxed_estimate,
 )
-from spineflow.tasks.group_sizes.ingest.generate import (
-    GroupDataset,
-    census_like,
-)
+from spineflow.tasks.group_sizes.ingest.generate import GroupDataset, census_like
 from spineflow.tasks.group_sizes.ingest.regions import RegionHierarchy, hierarchy_of_rows
 from spineflow.tasks.group_sizes.measurement import true_vector
 from spineflow.tasks.group_sizes.plan import PROVEN, PUBLISHED, RELAXED, LevelPlan, Plan, make_plan

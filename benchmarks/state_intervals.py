@@ -61,11 +61,7 @@ def _study(folder: Path, asked: argparse.Namespace) -> None:
         covariances_of,
         estimates_of,
     )
-    from spineflow.tasks.topdown.intervals.areas import (
-        BlockAreas,
-        area_covariances,
-        area_estimates,
-    )
+    from spineflow.tasks.topdown.intervals.areas import BlockAreas, area_covariances, area_estimates
     from spineflow.tasks.topdown.intervals.intervals import PublishedCells
     from spineflow.tasks.topdown.intervals.run_posterior import RunPosterior
     from spineflow.tasks.topdown.paths import geography_file

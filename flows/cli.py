@@ -37,13 +37,7 @@ from .ledger import WrittenCaps, init_ledger
 from .logs import JSON, LOGGER, drop_output, exit_code_of, log_json_lines, logging_as
 from .registry import MODULES
 from .reports import write_comparison, write_expected_errors, write_report
-from .topdown_commands import (
-    explore,
-    intervals,
-    measurements,
-    show_spine,
-    write_published_input,
-)
+from .topdown_commands import explore, intervals, measurements, show_spine, write_published_input
 
 HELP = """\
 Release census-like data under differential privacy.

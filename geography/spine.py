@@ -20,15 +20,7 @@ from .categories import (
     mcd_or_place,
     off_spine_categories,
 )
-from .hierarchy import (
-    BlockCodes,
-    concatenate,
-    digits,
-    first_rows,
-    nest,
-    ranks_within,
-    text_column,
-)
+from .hierarchy import BlockCodes, concatenate, digits, first_rows, nest, ranks_within, text_column
 from .levels import (
     GeographyRefused,
     Geolevel,

@@ -28,14 +28,7 @@ from ..tables.value_tallies import ValueTally
 from .areas import Areas, load_areas, needed_columns, refuse_alike, shaped
 from .attribute_declarations import Where
 from .census import Bound, Census, Universe
-from .counting import (
-    Counted,
-    People,
-    RecordCounter,
-    count_files,
-    identity_columns,
-    read_columns,
-)
+from .counting import Counted, People, RecordCounter, count_files, identity_columns, read_columns
 from .households import UNIT_COLUMNS
 from .joins import ByTable, read_joined
 from .members import OF_MEMBERS

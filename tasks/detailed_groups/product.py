@@ -16,15 +16,7 @@ from ...validation.detailed_groups.run_checks import run_checks
 from ..pages.document import Block, Section
 from ..products.comparison import read_errors
 from ..products.plan import Plan
-from ..products.product import (
-    Accuracy,
-    Checks,
-    Figures,
-    Product,
-    Rules,
-    Words,
-    format_notes,
-)
+from ..products.product import Accuracy, Checks, Figures, Product, Rules, Words, format_notes
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
 from ..tables.findings import UnreadableInput
@@ -34,13 +26,7 @@ from .measurement.measure import measured_shards, measurement_files, plan_of_run
 from .paths import measured_file, truth_files
 from .postprocess.run import redundant_spending, redundant_spending_of_run
 from .release import accuracy
-from .release.accuracy import (
-    FIGURES,
-    HOUSEHOLD_FIGURES,
-    HOUSEHOLD_KEYS,
-    KEYS,
-    write_accuracy,
-)
+from .release.accuracy import FIGURES, HOUSEHOLD_FIGURES, HOUSEHOLD_KEYS, KEYS, write_accuracy
 from .release.budget import costs, curves_of, level_figures, refuse_settings
 from .release.files import TIDY_FILES
 from .release.report import facts_of_run, margins_table, report

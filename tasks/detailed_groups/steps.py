@@ -17,14 +17,7 @@ from .ingest.ingest import (
     tabulate,
 )
 from .measurement.measure import measure_tables_once, measure_totals_once
-from .paths import (
-    Shard,
-    counts_file,
-    measured_file,
-    shards_file,
-    shards_of,
-    stage_1_file,
-)
+from .paths import Shard, counts_file, measured_file, shards_file, shards_of, stage_1_file
 from .postprocess.run import pass_files, postprocess
 from .release.files import TIDY_FILES, write_run_release
 from .settings import DetailedGroupsSettings

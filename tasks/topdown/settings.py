@@ -8,10 +8,7 @@ from typing import Any, Self
 
 from ...geography.rules import GEOLEVELS
 from ..census.census import Universe
-from ..census.exact_answers import (
-    refuse_protected_answers,
-    refuse_unknown_facts,
-)
+from ..census.exact_answers import refuse_protected_answers, refuse_unknown_facts
 from ..census.influence import Norms
 from ..census.queries import marginal_query, queries_are_nested
 from ..census.schema import Schema

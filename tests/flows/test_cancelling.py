@@ -12,12 +12,7 @@ import httpx
 import pytest
 from prefect.client.schemas.objects import StateType
 from spineflow.flows import endings
-from spineflow.flows.endings import (
-    SUPERVISED,
-    RunCancelled,
-    refuse_if_cancelled,
-    watched,
-)
+from spineflow.flows.endings import SUPERVISED, RunCancelled, refuse_if_cancelled, watched
 
 
 class Server:

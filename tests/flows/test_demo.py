@@ -17,11 +17,7 @@ import sdmx
 from shapely.geometry import box
 from spineflow.flows import demo as demo_module
 from spineflow.flows.cli import main
-from spineflow.flows.demo import (
-    GENERATED,
-    _generate,
-    write_demo,
-)
+from spineflow.flows.demo import GENERATED, _generate, write_demo
 from spineflow.tasks.ledger.caps import summary
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.topdown.ingest.generate_grid import generate_grid

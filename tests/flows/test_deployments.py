@@ -18,11 +18,7 @@ from typing import Any, get_type_hints
 
 import pytest
 import yaml
-from prefect.settings import (
-    PREFECT_API_URL,
-    PREFECT_CLIENT_MAX_RETRIES,
-    temporary_settings,
-)
+from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from spineflow.flows.cli import main
 from spineflow.flows.demo import DEMOS
 from spineflow.flows.form import SettingsForm

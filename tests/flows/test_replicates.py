@@ -8,10 +8,7 @@ import pandas as pd
 import pytest
 from spineflow.flows.cli import main
 from spineflow.flows.registry import REPLICATED
-from spineflow.tasks.detailed_groups.ingest.generate import (
-    generate_persons,
-    generate_specification,
-)
+from spineflow.tasks.detailed_groups.ingest.generate import generate_persons, generate_specification
 from spineflow.tasks.detailed_groups.workload.parameters import read_specification
 from spineflow.tasks.products.registry import OF_ONE_INPUT, product
 from spineflow.tasks.study.trials import mean_errors

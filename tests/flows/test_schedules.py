@@ -33,16 +33,7 @@ from spineflow.tasks.runs.settings_files import frozen_settings
 from tests.conftest import SESSION
 from tests.flows.forked_commands import begun
 from tests.flows.in_process import stages_in_process, uncompared
-from tests.flows.mishaps import (
-    back_up,
-    copy,
-    edit,
-    lose,
-    play,
-    restore,
-    resume,
-    resume_and_kill,
-)
+from tests.flows.mishaps import back_up, copy, edit, lose, play, restore, resume, resume_and_kill
 from tests.flows.published_noise import measurement_names, read_ledger
 from tests.flows.schedules import PEOPLE, PromiseBroken, World, template
 from tests.flows.small_runs import settings_files

@@ -20,12 +20,7 @@ from prefect.settings import (
     get_current_settings,
     temporary_settings,
 )
-from spineflow.flows.servers import (
-    OWN_SERVER,
-    address_of,
-    is_embedded,
-    server_for_runs,
-)
+from spineflow.flows.servers import OWN_SERVER, address_of, is_embedded, server_for_runs
 
 RUN = "00000000-0000-0000-0000-000000000001"
 

@@ -9,10 +9,7 @@ from pathlib import Path
 import pytest
 from spineflow.flows.cli import main
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.publication import (
-    Prefix,
-    describe_release,
-)
+from spineflow.tasks.runs.publication import Prefix, describe_release
 
 pytest.importorskip("moto", reason="needs moto's S3 server: install the extra 'test'")
 s3fs = pytest.importorskip("s3fs", reason="needs s3fs: install the extra 'test'")

@@ -15,10 +15,7 @@ import tomli_w
 from spineflow.flows.cli import main
 from spineflow.flows.replicates import DETAILED_GROUPS, GROUP_SIZES, TRIPS, RunTrials
 from spineflow.flows.tune import PRODUCT as TUNE
-from spineflow.tasks.detailed_groups.ingest.generate import (
-    generate_persons,
-    generate_specification,
-)
+from spineflow.tasks.detailed_groups.ingest.generate import generate_persons, generate_specification
 from spineflow.tasks.detailed_groups.workload.parameters import read_specification
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.study.search import loss_grid

@@ -10,10 +10,7 @@ from pathlib import Path
 
 import pytest
 from spineflow.validation.census.input_rules import RULES, applicable_rules
-from spineflow.validation.expectations import (
-    by_the_rules_alone,
-    run_suites,
-)
+from spineflow.validation.expectations import by_the_rules_alone, run_suites
 from spineflow.validation.outcome import Outcome
 from spineflow.validation.rules import Rule, count_violations
 

@@ -32,14 +32,7 @@ from .declaration import Cells
 from .estimates import LevelEstimates, sum_counts
 from .layout import SEPARATOR, Description, Layout, Rows
 from .spine import BLOCKS_PER_PART, RunSpine, SpineLevel
-from .table_rows import (
-    end_of_header,
-    first_line,
-    first_row,
-    pairs_of_rows,
-    rows_between,
-    text_of,
-)
+from .table_rows import end_of_header, first_line, first_row, pairs_of_rows, rows_between, text_of
 
 MICRODATA = "microdata_tabulate_to_estimates"
 _NONE = np.zeros(0, dtype=np.int64)

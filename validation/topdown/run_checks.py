@@ -18,16 +18,7 @@ from scipy import sparse
 
 from ..outcome import Failures, Outcome
 from ..run_files import UnusableRunFile, unusable_files_fail
-from .conditions import (
-    AGREE,
-    BOUNDS,
-    COMPLETE,
-    EXACT,
-    HELD,
-    RELATIONS,
-    ZEROS,
-    HeldLevels,
-)
+from .conditions import AGREE, BOUNDS, COMPLETE, EXACT, HELD, RELATIONS, ZEROS, HeldLevels
 from .declaration import Budget, Cells, Declaration, PublicAreas
 from .estimates import (
     LevelEstimates,

@@ -52,12 +52,7 @@ from .files import (
     table_rows,
     total_rows,
 )
-from .stages import (
-    ShardGroups,
-    measure_tables,
-    measure_totals,
-    tables_by_totals,
-)
+from .stages import ShardGroups, measure_tables, measure_totals, tables_by_totals
 
 
 def measured_shards(run: RunDirectory, parameters: Parameters) -> list[tuple[str, Shard]]:

@@ -16,12 +16,7 @@ from ...runs.errors import InputRefused, refuse_errors
 from ..ingest.ingest import Settings, parameters_of
 from ..postprocess.stages import threshold_of
 from ..settings import DetailedHouseholdsSettings
-from ..workload.budgets import (
-    LevelBudget,
-    level_budgets,
-    level_noise,
-    refuse_missed_margins,
-)
+from ..workload.budgets import LevelBudget, level_budgets, level_noise, refuse_missed_margins
 from ..workload.exact_loss import exact_curve
 from ..workload.guarantee import pass_plan
 from ..workload.parameters import MechanismParameters, Parameters, read_specification

@@ -22,13 +22,7 @@ from numba import njit
 from ...census.households import ADULT, HOUSEHOLDER
 from ..workload.household_types import OPEN_SIZE
 from ..workload.levels import derived_type
-from ..workload.places import (
-    FIRST_PARTNER,
-    FIRST_RELATIONSHIP,
-    LAST_PARTNER,
-    N_BANDS,
-    OLDEST,
-)
+from ..workload.places import FIRST_PARTNER, FIRST_RELATIONSHIP, LAST_PARTNER, N_BANDS, OLDEST
 from ..workload.tables import weights_of
 from .counts import Counts, Spans, State, count_areas, growth, growth_of_two, shift, weigh
 from .start import SAME_SEX

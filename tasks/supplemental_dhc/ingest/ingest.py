@@ -31,12 +31,7 @@ from ...ledger.plan import UniversePlan
 from ...runs.directory import RunDirectory
 from ...runs.settings_files import frozen_settings
 from ...runs.stamps import write_parquet
-from ...tables.findings import (
-    InputCheck,
-    UnreadableInput,
-    accepted_input,
-    refuse_unreadable,
-)
+from ...tables.findings import InputCheck, UnreadableInput, accepted_input, refuse_unreadable
 from ...tables.value_tallies import ValueTally
 from ..measures import N_COLUMNS
 from ..plan import UNIVERSE, areas_file, make_plan

@@ -18,14 +18,7 @@ from pydantic import Field
 
 from ...census.queries import marginal_query
 from ...runs.names import Label, did_you_mean
-from ...runs.settings import (
-    ExactFraction,
-    FilePath,
-    Refuse,
-    Section,
-    refusing,
-    without_section,
-)
+from ...runs.settings import ExactFraction, FilePath, Refuse, Section, refusing, without_section
 from ..settings import TopdownSettings
 from ..workload.sections import Universe
 

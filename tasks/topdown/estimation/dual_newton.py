@@ -67,13 +67,7 @@ from .dual_kernels import (
     write_cells,
 )
 from .elimination import n_own_pins
-from .problem import (
-    NO_BOUND,
-    SiblingProblem,
-    SolveRecord,
-    numbered,
-    sum_rows,
-)
+from .problem import NO_BOUND, SiblingProblem, SolveRecord, numbered, sum_rows
 from .quadratic import Constraints
 
 LARGEST_GAMMA, FIRST_GAMMA, LEAST_GAMMA = 1.0, 0.1, 1e-3

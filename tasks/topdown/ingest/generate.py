@@ -26,13 +26,7 @@ import pyarrow.parquet as pq
 
 from ...census.cef_2020 import type_of
 from ...runs.files import read_declared
-from ...tables.layouts import (
-    AIAN_COLUMN,
-    BLOCK_KEY,
-    GEOCODE_FIELDS,
-    RACE_COLUMN,
-    delimited_text,
-)
+from ...tables.layouts import AIAN_COLUMN, BLOCK_KEY, GEOCODE_FIELDS, RACE_COLUMN, delimited_text
 
 FEWEST_PERSONS = 500
 """Fewest persons of a generated county, so that it has room for every group-quarters type."""

@@ -20,13 +20,7 @@ from ...ledger.plan import Measure, UniversePlan
 from ...products.plan import Plan
 from ...runs.directory import RunDirectory
 from ...runs.errors import BudgetRefused, InputRefused
-from ..paths import (
-    geography_file,
-    held_file,
-    invariants_file,
-    spine_folder,
-    state_totals_file,
-)
+from ..paths import geography_file, held_file, invariants_file, spine_folder, state_totals_file
 from ..settings import TopdownSettings
 from ..spine.files import ARRAYS, BLOCKS, GEOUNITS, spine_of
 from ..spine.shards import SHARDS, Shard, shards_of

@@ -5,11 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from spineflow.tasks.census.areas import (
-    AreaIndex,
-    Areas,
-    refuse_alike,
-)
+from spineflow.tasks.census.areas import AreaIndex, Areas, refuse_alike
 from spineflow.tasks.tables.columns import CodedColumn
 from spineflow.tasks.tables.findings import UnreadableInput
 from spineflow.tasks.tables.sources import InputFile

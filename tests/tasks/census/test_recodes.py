@@ -8,19 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from spineflow.tasks.census.attribute_declarations import AttributeDeclaration
-from spineflow.tasks.census.cef_2020 import (
-    CENSUS,
-    PERSONS,
-    recode_of,
-)
+from spineflow.tasks.census.cef_2020 import CENSUS, PERSONS, recode_of
 from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.census.recodes import (
-    FIRST_REFUSED,
-    UNKNOWN,
-    CodeSet,
-    Recode,
-    compiled_recode,
-)
+from spineflow.tasks.census.recodes import FIRST_REFUSED, UNKNOWN, CodeSet, Recode, compiled_recode
 from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.tables.columns import CodedColumn

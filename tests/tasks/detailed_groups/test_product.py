@@ -8,10 +8,7 @@ from pathlib import Path
 import pytest
 from spineflow.tasks.detailed_groups.ingest.generate import generate_specification
 from spineflow.tasks.detailed_groups.ingest.ingest import parameters_of
-from spineflow.tasks.detailed_groups.product import (
-    DETAILED_GROUPS,
-    DETAILED_HOUSEHOLDS,
-)
+from spineflow.tasks.detailed_groups.product import DETAILED_GROUPS, DETAILED_HOUSEHOLDS
 from spineflow.tasks.pages.document import Section, Table
 from spineflow.tasks.runs.errors import InputRefused
 

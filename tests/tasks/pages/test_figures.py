@@ -3,11 +3,7 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 import pytest
-from spineflow.tasks.pages.figures import (
-    WIDTH,
-    bar_chart,
-    line_chart,
-)
+from spineflow.tasks.pages.figures import WIDTH, bar_chart, line_chart
 
 SVG = "{http://www.w3.org/2000/svg}"
 CURVE = {

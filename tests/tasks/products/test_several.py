@@ -9,10 +9,7 @@ from spineflow.tasks.ledger.accounting import ONE_OF_SEVERAL, Guarantee
 from spineflow.tasks.ledger.charges import charge
 from spineflow.tasks.ledger.plan import UniversePlan
 from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.products.several import (
-    _dataset,
-    _guarantee,
-)
+from spineflow.tasks.products.several import _dataset, _guarantee
 from spineflow.tasks.runs.settings import ProductSettings
 
 

@@ -16,10 +16,7 @@ from pathlib import Path
 
 import pytest
 from spineflow.tasks.runs import charged_files
-from spineflow.tasks.runs.charged_files import (
-    digest_of,
-    refuse_altered,
-)
+from spineflow.tasks.runs.charged_files import digest_of, refuse_altered
 from spineflow.tasks.runs.directory import (
     IDENTITY,
     LOCK,

@@ -8,12 +8,7 @@ from pathlib import Path
 
 import pytest
 from spineflow.tasks.runs.files import sha256_of_file
-from spineflow.tasks.runs.writing import (
-    Recording,
-    discard_unfinished,
-    name_recorded,
-    write_once,
-)
+from spineflow.tasks.runs.writing import Recording, discard_unfinished, name_recorded, write_once
 
 FORK = multiprocessing.get_context("fork")
 

@@ -11,11 +11,7 @@ import pytest
 from spineflow.flows.ledger import WrittenCaps, init_ledger, join
 from spineflow.tasks.ledger.caps import summary
 from spineflow.tasks.ledger.charging import warnings_of
-from spineflow.tasks.ledger.identity import (
-    forget_ledger,
-    list_file,
-    listed_ledgers,
-)
+from spineflow.tasks.ledger.identity import forget_ledger, list_file, listed_ledgers
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.errors import BudgetRefused

@@ -35,11 +35,7 @@ from spineflow.validation.detailed_groups.universe import (
     stability,
 )
 
-from tests.tasks.detailed_groups.workload.test_mapping import (
-    brute_force,
-    everybody,
-    specifications,
-)
+from tests.tasks.detailed_groups.workload.test_mapping import brute_force, everybody, specifications
 
 
 def iterations_of(specification: Specification) -> dict[str, Iteration]:

@@ -22,12 +22,7 @@ from spineflow.tasks.supplemental_dhc.measures import MEASURES, TRUNCATION, stab
 from spineflow.tasks.supplemental_dhc.settings import SupplementalDhcSettings
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 from spineflow.tasks.topdown.ingest.generate_households import synthesize_households
-from spineflow.validation.supplemental_dhc.privacy_loss import (
-    CELLS,
-    CODES,
-    OF_UNITS,
-    TAUS,
-)
+from spineflow.validation.supplemental_dhc.privacy_loss import CELLS, CODES, OF_UNITS, TAUS
 from spineflow.validation.supplemental_dhc.run_checks import (
     AVERAGES,
     CHECKS,

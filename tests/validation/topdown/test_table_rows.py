@@ -9,11 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from spineflow.validation.run_files import UnusableRunFile
 from spineflow.validation.topdown import table_rows
-from spineflow.validation.topdown.table_rows import (
-    TableRows,
-    gather_batches,
-    have_same_rows,
-)
+from spineflow.validation.topdown.table_rows import TableRows, gather_batches, have_same_rows
 
 
 def table_file(folder: Path, states: list[str], row_group_size: int) -> Path:

@@ -29,12 +29,7 @@ from ....census.queries import MarginalQuery, incidence, marginal_query
 from ....runs.directory import RunDirectory
 from ...estimation.shard_constraints import known_totals, possible_types
 from ...measurement.measure import shard_histograms
-from ...measurement.public_answers import (
-    HOUSING_UNITS,
-    frame_multiples,
-    read_public,
-    units_of_run,
-)
+from ...measurement.public_answers import HOUSING_UNITS, frame_multiples, read_public, units_of_run
 from ...paths import geography_file, invariants_file, spine_folder
 from ...release.tabulations.levels import COLUMNS
 from ...settings import TopdownSettings
@@ -65,12 +60,7 @@ from .subjects import (
     quantities_of,
     redistricting_groups,
 )
-from .theory import (
-    Prediction,
-    Totals,
-    prediction_of,
-    totals_of,
-)
+from .theory import Prediction, Totals, prediction_of, totals_of
 
 ROWS_AT_ONCE = 1 << 18
 """Areas whose possible types are computed at a time."""

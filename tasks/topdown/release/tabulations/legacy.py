@@ -35,15 +35,7 @@ import pyarrow.csv
 from ....census.cef_2020 import PERSONS, UNITS, state_of
 from ....census.queries import incidence
 from ....runs.files import NOT_PRIVATE, read_declared, replacing
-from .levels import (
-    COLUMNS,
-    OUTSIDE,
-    Entities,
-    further_column,
-    own_columns,
-    texts_of,
-    variables_of,
-)
+from .levels import COLUMNS, OUTSIDE, Entities, further_column, own_columns, texts_of, variables_of
 from .tables import LevelTable, geoid
 
 _DECLARED = read_declared(Path(__file__).parent / "presets" / "header.toml")

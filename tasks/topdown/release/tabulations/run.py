@@ -42,13 +42,7 @@ from ...settings import TopdownSettings
 from ...spine.files import spine_of
 from ...spine.subspines import n_pieces, states_of_subspine
 from .legacy import legacy_files, write_state
-from .levels import (
-    SUMMARY_LEVELS,
-    entities_of,
-    tables_of,
-    variable_matrix,
-    variables_of,
-)
+from .levels import SUMMARY_LEVELS, entities_of, tables_of, variable_matrix, variables_of
 from .tables import (
     LABELLED,
     TABLES,

@@ -22,10 +22,7 @@ from spineflow.tasks.detailed_groups.measurement.measure import (
     measurement_files,
     plan_of_run,
 )
-from spineflow.tasks.detailed_groups.paths import (
-    measured_file,
-    read_shards,
-)
+from spineflow.tasks.detailed_groups.paths import measured_file, read_shards
 from spineflow.tasks.detailed_groups.product import DETAILED_GROUPS
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.detailed_groups.workload.exact_loss import curve_of_change

@@ -15,17 +15,9 @@ from spineflow.tasks.detailed_groups.measurement.stages import (
     measure_totals,
     tables_by_totals,
 )
-from spineflow.tasks.detailed_groups.workload.budgets import (
-    LevelBudget,
-    LevelNoise,
-    level_noise,
-)
+from spineflow.tasks.detailed_groups.workload.budgets import LevelBudget, LevelNoise, level_noise
 from spineflow.tasks.detailed_groups.workload.parameters import NEVER
-from spineflow.tasks.detailed_groups.workload.tabulations import (
-    N_CELLS,
-    SEX_BY_AGE,
-    cells_of_table,
-)
+from spineflow.tasks.detailed_groups.workload.tabulations import N_CELLS, SEX_BY_AGE, cells_of_table
 from spineflow.tasks.noise.distributions import SeededRandom
 from spineflow.tasks.noise.draws import UnchargedNoise
 

@@ -16,10 +16,7 @@ from spineflow.tasks.detailed_groups.paths import truth_files
 from spineflow.tasks.detailed_groups.postprocess.groups import MEASURED
 from spineflow.tasks.detailed_groups.postprocess.run import postprocess, stages_of
 from spineflow.tasks.detailed_groups.postprocess.stages import add_marginals, suppress
-from spineflow.tasks.detailed_groups.release.accuracy import (
-    level_errors,
-    write_accuracy,
-)
+from spineflow.tasks.detailed_groups.release.accuracy import level_errors, write_accuracy
 from spineflow.tasks.detailed_groups.workload.tabulations import SEX_BY_AGE
 from spineflow.tasks.products.comparison import read_errors
 from spineflow.tasks.runs.directory import RunDirectory

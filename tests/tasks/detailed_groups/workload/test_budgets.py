@@ -6,9 +6,7 @@ from fractions import Fraction
 
 import pytest
 from spineflow.tasks.detailed_groups.postprocess.stages import threshold_of
-from spineflow.tasks.detailed_groups.workload.budgets import (
-    LevelBudget,
-)
+from spineflow.tasks.detailed_groups.workload.budgets import LevelBudget
 from spineflow.tasks.noise.quantiles import COVERAGE, margin
 
 GAMMA = Fraction(1, 10)

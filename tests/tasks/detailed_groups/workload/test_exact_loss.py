@@ -11,11 +11,7 @@ from itertools import combinations_with_replacement
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spineflow.tasks.detailed_groups.workload.budgets import (
-    StageNoise,
-    level_budget,
-    level_noise,
-)
+from spineflow.tasks.detailed_groups.workload.budgets import StageNoise, level_budget, level_noise
 from spineflow.tasks.detailed_groups.workload.exact_loss import curve_of_change, exact_curve
 from spineflow.tasks.detailed_groups.workload.guarantee import pass_plan
 from spineflow.tasks.detailed_groups.workload.parameters import (
@@ -24,10 +20,7 @@ from spineflow.tasks.detailed_groups.workload.parameters import (
     read_parameters,
     read_specification,
 )
-from spineflow.tasks.detailed_groups.workload.specification import (
-    Specification,
-    iteration_universe,
-)
+from spineflow.tasks.detailed_groups.workload.specification import Specification, iteration_universe
 from spineflow.tasks.detailed_groups.workload.tabulations import SEX_BY_AGE
 from spineflow.tasks.ledger.accounting import epsilon_tight
 from spineflow.tasks.ledger.loss_laws import ChangedCount

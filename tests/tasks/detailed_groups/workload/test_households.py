@@ -21,10 +21,7 @@ from spineflow.tasks.detailed_groups.workload.parameters import (
 )
 from spineflow.tasks.detailed_groups.workload.regions import REGION_TYPES
 from spineflow.tasks.detailed_groups.workload.specification import SpecificationError
-from spineflow.tasks.detailed_groups.workload.tabulations import (
-    HOUSEHOLD_TABULATIONS,
-    N_FINEST,
-)
+from spineflow.tasks.detailed_groups.workload.tabulations import HOUSEHOLD_TABULATIONS, N_FINEST
 from spineflow.tasks.noise.quantiles import margin
 from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings

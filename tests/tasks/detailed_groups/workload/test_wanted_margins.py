@@ -19,10 +19,7 @@ from spineflow.tasks.detailed_groups.workload.budgets import (
     level_budgets,
     refuse_missed_margins,
 )
-from spineflow.tasks.detailed_groups.workload.parameters import (
-    read_parameters,
-    read_specification,
-)
+from spineflow.tasks.detailed_groups.workload.parameters import read_parameters, read_specification
 from spineflow.tasks.noise.quantiles import margin
 from spineflow.tasks.products.registry import find_product, product
 from spineflow.tasks.runs.errors import InputRefused

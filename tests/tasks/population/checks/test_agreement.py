@@ -11,10 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from spineflow.tasks.population.checks.accuracy import true_records
-from spineflow.tasks.population.checks.agreement import (
-    read_population,
-    released_apart,
-)
+from spineflow.tasks.population.checks.agreement import read_population, released_apart
 from spineflow.tasks.population.checks.measures import PersonsAndHouseholds, measure_areas
 from spineflow.tasks.population.estimation.blocks import populate_county
 from spineflow.tasks.population.estimation.pieces import (
@@ -25,10 +22,7 @@ from spineflow.tasks.population.estimation.pieces import (
     write_release_records,
 )
 from spineflow.tasks.population.ingest.released import Sources, read_released
-from spineflow.tasks.population.release.population import (
-    population_of_pieces,
-    write_population,
-)
+from spineflow.tasks.population.release.population import population_of_pieces, write_population
 from spineflow.tasks.population.workload import household_types, person_levels
 from spineflow.tasks.runs.directory import RunDirectory
 

@@ -9,11 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.tasks.census.households import Members
-from spineflow.tasks.population.estimation.blocks import (
-    Blocks,
-    close_states,
-    populate_county,
-)
+from spineflow.tasks.population.estimation.blocks import Blocks, close_states, populate_county
 from spineflow.tasks.population.estimation.start import (
     Households,
     LargerBlocks,
@@ -21,11 +17,7 @@ from spineflow.tasks.population.estimation.start import (
     first_members,
 )
 from spineflow.tasks.population.workload.household_types import possible, universe
-from spineflow.tasks.population.workload.levels import (
-    are_possible,
-    derived_levels,
-    head_races,
-)
+from spineflow.tasks.population.workload.levels import are_possible, derived_levels, head_races
 from spineflow.tasks.population.workload.places import AGES_OF_RELATIONSHIP
 from spineflow.tasks.topdown.ingest.generate_households import Persons as Adults
 from spineflow.tasks.topdown.ingest.generate_households import draw_households

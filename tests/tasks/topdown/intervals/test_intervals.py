@@ -6,12 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 from spineflow.tasks.noise.distributions import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
-from spineflow.tasks.topdown.intervals.intervals import (
-    differences,
-    intervals_of,
-    ratios,
-    shares,
-)
+from spineflow.tasks.topdown.intervals.intervals import differences, intervals_of, ratios, shares
 
 NUMBERS = st.floats(-1e4, 1e4, allow_nan=False)
 

@@ -9,20 +9,10 @@ import pytest
 from spineflow.geography.levels import Spine
 from spineflow.geography.spine import SpineRules, build_spine
 from spineflow.geography.texts import Texts
-from spineflow.tasks.census.invariants import (
-    block_invariants,
-    inhabitable,
-    read_inhabitable,
-)
+from spineflow.tasks.census.invariants import block_invariants, inhabitable, read_inhabitable
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.stamps import write_frame
-from spineflow.tasks.topdown.spine.files import (
-    ARRAYS,
-    BLOCKS,
-    GEOUNITS,
-    read_spine,
-    write_spine,
-)
+from spineflow.tasks.topdown.spine.files import ARRAYS, BLOCKS, GEOUNITS, read_spine, write_spine
 
 from benchmarks.national_geography import AIAN_RANGES, NationalSizes, generate_geography
 

@@ -8,11 +8,7 @@ from scipy import sparse
 from spineflow.tasks.census.census import compiled
 from spineflow.tasks.census.declarations import CensusDeclaration
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.topdown.workload.implied_types import (
-    implied_answers,
-    implied_labels,
-    implying,
-)
+from spineflow.tasks.topdown.workload.implied_types import implied_answers, implied_labels, implying
 
 CENSUS = compiled(
     CensusDeclaration.model_validate(

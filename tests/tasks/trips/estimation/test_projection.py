@@ -11,10 +11,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 from spineflow.tasks.solvers.highs import solve
 from spineflow.tasks.trips.estimation.estimate import MeasuredLevel, tree_least_squares
-from spineflow.tasks.trips.estimation.projection import (
-    chebyshev_projection,
-    euclidean_projection,
-)
+from spineflow.tasks.trips.estimation.projection import chebyshev_projection, euclidean_projection
 
 
 def algorithm_2(x: list[int], c: int, *, ascending: bool) -> list[int]:

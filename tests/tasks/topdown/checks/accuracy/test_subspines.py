@@ -6,12 +6,7 @@ import numpy as np
 import pytest
 from spineflow.geography.levels import Geolevel, Spine
 from spineflow.tasks.topdown.spine import subspines
-from spineflow.tasks.topdown.spine.subspines import (
-    Subspine,
-    n_subspines,
-    state_codes,
-    subspine_of,
-)
+from spineflow.tasks.topdown.spine.subspines import Subspine, n_subspines, state_codes, subspine_of
 
 from tests.geography.test_covariances import LevelPrecision, covariances_of, variances
 

@@ -14,10 +14,7 @@ from spineflow.tasks.topdown.release.tabulations.levels import (
     entities_of,
     named_columns,
 )
-from spineflow.tasks.topdown.release.tabulations.published import (
-    published_blocks,
-    read_published,
-)
+from spineflow.tasks.topdown.release.tabulations.published import published_blocks, read_published
 
 
 def geography(**further: list[str]) -> pd.DataFrame:
