@@ -30,11 +30,12 @@ from spineflow.flows.running import prepare, run_stages_in_process
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.population.estimation.blocks import (
+    blocks_of,
     close_states,
     join_members,
+    pieces_of,
     populate_county,
 )
-from spineflow.tasks.population.estimation.pieces import blocks_of, pieces_of
 from spineflow.tasks.population.ingest.released import Released, Sources, read_released
 from spineflow.tasks.population.release.population import (
     Population,

@@ -17,10 +17,18 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from .active_set import add_to_rows
 from .dual_kernels import project_to_sum
-from .elimination import add_to_rows
-from .inverse_covariance import add_product, blocks_inverse
-from .quadratic import Constraints, Quadratic, curvature, inverse_of_sum, slope_of, thin_inverse
+from .quadratic import (
+    Constraints,
+    Quadratic,
+    add_product,
+    blocks_inverse,
+    curvature,
+    inverse_of_sum,
+    slope_of,
+    thin_inverse,
+)
 
 RELAXATION = 1.6
 SETTLED = 1000

@@ -21,7 +21,7 @@ import numpy as np
 
 from ....geography.conditioning import RELATIVE_ZERO
 from ...census.queries import MarginalQuery
-from .inverse_covariance import InverseCovariance
+from .quadratic import InverseCovariance
 from .query_algebra import QueryAlgebra
 
 UNKNOWN = 1e-9

@@ -31,11 +31,9 @@ from scipy import sparse
 from ...census.queries import MarginalQuery
 from ...solvers.highs import HighsResult, LinearProgram, SolveStatus
 from . import active_set, admm, dual_newton
-from .dense_matrices import MANY_UNTOLD, is_wide
+from .active_set import n_own_pins
 from .dual_newton import DualProblem, dual_problem
-from .elimination import n_own_pins
 from .exact_weights import ExactWeights
-from .inverse_covariance import InverseCovariance
 from .problem import (
     NO_BOUND,
     Measurements,
@@ -48,7 +46,15 @@ from .problem import (
     rows_on_support,
     sum_rows,
 )
-from .quadratic import Constraints, Quadratic, factor, squared_distance
+from .quadratic import (
+    MANY_UNTOLD,
+    Constraints,
+    InverseCovariance,
+    Quadratic,
+    factor,
+    is_wide,
+    squared_distance,
+)
 
 TOLERANCE = 1e-6
 """Largest distance, in records, between an estimate and the constraints it must meet."""

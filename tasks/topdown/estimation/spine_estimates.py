@@ -197,36 +197,6 @@ class Gains:
         """The response, from the sums over the parts."""
         return cls(sums, components, *whole_gains(sums.variance, sums.diffuse))
 
-    def shift(self, means: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Distance of the sums from the wholes' means (N, n, m), times P and times Q; a part moves
-        by its V times the first and its D times the second.
-        """
-        distance = means - self.sums.mean
-        shifts = np.zeros_like(distance), np.zeros_like(distance)
-        for along, shift in zip((self.along, self.along_diffuse), shifts, strict=True):
-            if along.any():
-                for component, columns in enumerate(self.components):
-                    shift[:, :, columns] = along[:, component] @ distance[:, :, columns]
-        return shifts
-
-    def means(
-        self,
-        parts: LinearEstimates,
-        whole: np.ndarray,
-        cells: np.ndarray,
-        shifts: tuple[np.ndarray, np.ndarray],
-    ) -> np.ndarray:
-        """Means `(N of the parts, n, m)` of parts given their wholes, from the wholes' `shift`,
-        which avoids a gain for each part; `whole` and `cells` as in `LinearEstimates.add`."""
-        mean = parts.mean.copy()
-        rows = whole[:, None], cells
-        for covariance, along in zip((parts.variance, parts.diffuse), shifts, strict=True):
-            if covariance.any():
-                shift = along[rows]
-                for component, columns in enumerate(self.components):
-                    mean[:, :, columns] += covariance[:, component] @ shift[:, :, columns]
-        return mean
-
     def enter_given(
         self,
         into: LinearEstimates,
@@ -237,7 +207,7 @@ class Gains:
         wholes: LinearEstimates,
     ) -> None:
         """Enter in `into`, initially zero, the estimates of the parts `rows` given the final
-        estimates of the `wholes`; `whole` (N of the rows,) and `cells` as in `means`.
+        estimates of the `wholes`; `whole` (N of the rows,) and `cells` as in `LinearEstimates.add`.
         """
         mean, distance = parts.mean[rows], wholes.mean[whole] - self.sums.mean[whole]
         for component, columns in enumerate(self.components):
@@ -337,7 +307,10 @@ class GroupedEstimates:
 
     def means(self) -> np.ndarray:
         """The estimates, `(n_geounits, n_cells)`."""
-        return self.histograms([group.estimates.mean for group in self.groups])
+        found = np.zeros((len(self.type_is_possible), self.algebra.schema.n_cells))
+        for group in self.groups:
+            found[group.rows] = self.algebra.histograms(group.estimates.mean, group.cells)
+        return found
 
     @cached_property
     def _place(self) -> tuple[np.ndarray, np.ndarray]:
@@ -409,13 +382,6 @@ class GroupedEstimates:
         possible = self.algebra.is_possible & self.type_is_possible[rows][:, self.algebra.cell_type]
         return found.variance, found.diffuse, possible
 
-    def histograms(self, means: Sequence[np.ndarray]) -> np.ndarray:
-        """Histograms `(n_geounits, n_cells)` from means of each group."""
-        found = np.zeros((len(self.type_is_possible), self.algebra.schema.n_cells))
-        for group, mean in zip(self.groups, means, strict=True):
-            found[group.rows] = self.algebra.histograms(mean, group.cells)
-        return found
-
 
 @dataclass(frozen=True, eq=False)
 class Step:
@@ -442,19 +408,6 @@ class Step:
             return self.known_gains
         components = self.sums.algebra.components
         return tuple(Gains.of(group.estimates, components) for group in self.sums.groups)
-
-    def means(self, histograms: np.ndarray) -> np.ndarray:
-        """Estimates `(n, n_cells)` of the parts if the wholes' histograms `(n_wholes, n_cells)` are
-        known."""
-        algebra, n_wholes = self.parts.algebra, len(self.sums.type_is_possible)
-        means = [group.estimates.mean.copy() for group in self.parts.groups]
-        for group, gains in zip(self.sums.groups, self.gains, strict=True):
-            value = algebra.coordinates(histograms[group.rows], group.cells)
-            shift = gains.shift(value)
-            for number, rows, whole, cells in self.parts.parts_of(group, self.whole, n_wholes):
-                part = self.parts.groups[number].estimates.taken(rows)
-                means[number][rows] = gains.means(part, whole, cells, shift)
-        return self.parts.histograms(means)
 
     def given(self, wholes: GroupedEstimates) -> GroupedEstimates:
         """Estimates of the parts given the final estimates of the wholes."""
@@ -497,10 +450,16 @@ def means_down(steps: Sequence[Step], histograms: np.ndarray | None) -> np.ndarr
     """Estimates `(n, n_cells)` of the parts of the last step, given the histograms
     `(n_wholes, n_cells)` of the wholes of the first; without, given nothing above."""
     first, *further = steps
-    found = first.parts.means() if histograms is None else first.means(histograms)
+    found = first.parts
+    if histograms is not None:
+        wholes = GroupedEstimates.zero(first.sums.algebra, first.sums.type_is_possible)
+        for group in wholes.groups:
+            known = wholes.algebra.coordinates(histograms[group.rows], group.cells)
+            group.estimates.mean[:] = known
+        found = first.given(wholes)
     for step in further:
-        found = step.means(found)
-    return found
+        found = step.given(found)
+    return found.means()
 
 
 def subtree_estimates(

@@ -5,12 +5,12 @@ import pytest
 from spineflow.tasks.census.cef_2020 import PERSONS, UNITS, cef_schema
 from spineflow.tasks.census.queries import MarginalQuery, marginal_query
 from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.topdown.estimation.dense_matrices import definite_inverse
 from spineflow.tasks.topdown.estimation.problem import QueryMeasurement
 from spineflow.tasks.topdown.estimation.quadratic import (
     PROXIMAL_WEIGHT,
     Quadratic,
     curvature,
+    definite_inverse,
     factor,
     inverse_of_child,
     slope_of,
