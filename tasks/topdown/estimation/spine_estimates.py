@@ -21,6 +21,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -89,6 +90,8 @@ class LinearEstimates:
                 sums[rows[:, None, None], component, square[0], square[1]] += total[:, component]
 
 
+ARRAYS = ("mean", "variance", "diffuse")
+"""Names of the arrays of `LinearEstimates`."""
 Components = Sequence[np.ndarray]
 """Coordinates of each component; see `QueryAlgebra.components`."""
 
@@ -101,19 +104,22 @@ def with_measurements(
     """
     n = a.shape[-1]
     is_unknown = (prior.diffuse == np.eye(n)).all(axis=(2, 3)) & ~prior.variance.any(axis=(2, 3))
-    if is_unknown.all():
-        return _estimate_from_measurements(a, b, components)
     # Without measurements no part of D is seen.
     is_diffuse = prior.diffuse.any(axis=(2, 3)) & a.any(axis=(2, 3)) & ~is_unknown
     if is_diffuse.any():
         prior, a, b = _with_seen(prior, a, b, np.argwhere(is_diffuse), components)
-    variance = symmetric(np.linalg.solve(np.eye(n) + prior.variance @ a, prior.variance))
+    variance = np.zeros_like(prior.variance)
+    if not is_unknown.all():
+        variance = symmetric(np.linalg.solve(np.eye(n) + prior.variance @ a, prior.variance))
     mean, diffuse = prior.mean.copy(), prior.diffuse.copy()
     for component, columns in enumerate(components):
         x = prior.mean[:, :, columns]
         mean[:, :, columns] += variance[:, component] @ (b[:, :, columns] - a[:, component] @ x)
         rows = np.flatnonzero(is_unknown[:, component])
-        inverse, null = pseudo_inverse(a[rows, component])
+        # Geounits that are measured alike share one inverse.
+        own = a[rows, component].reshape(rows.size, n * n)
+        alike, code = np.unique(own, axis=0, return_inverse=True)
+        inverse, null = (one[code.reshape(-1)] for one in pseudo_inverse(alike.reshape(-1, n, n)))
         variance[rows, component], diffuse[rows, component] = inverse, null
         mean[np.ix_(rows, np.arange(n), columns)] = inverse @ b[np.ix_(rows, np.arange(n), columns)]
     return LinearEstimates(mean, variance, diffuse)
@@ -140,21 +146,6 @@ def _with_seen(
             b[row][:, columns] -= seen.rows.T @ answers
             a[at] = rest @ rest.T
     return known, a, b
-
-
-def _estimate_from_measurements(
-    a: np.ndarray, b: np.ndarray, components: Components
-) -> LinearEstimates:
-    """Estimates of geounits from measurements alone; equally measured geounits share one
-    inverse.
-    """
-    alike, code = np.unique(a.reshape(len(a), -1), axis=0, return_inverse=True)
-    inverse, null = pseudo_inverse(alike.reshape(-1, *a.shape[1:]))
-    variance, diffuse = inverse[code.reshape(-1)], null[code.reshape(-1)]
-    mean = np.empty_like(b)
-    for component, columns in enumerate(components):
-        mean[:, :, columns] = variance[:, component] @ b[:, :, columns]
-    return LinearEstimates(mean, variance, diffuse)
 
 
 def with_totals(estimates: LinearEstimates, h: np.ndarray, totals: np.ndarray) -> LinearEstimates:
@@ -343,8 +334,37 @@ class GroupedEstimates:
             for one in np.unique(number).tolist():
                 chosen = np.flatnonzero(number == one)
                 into = self.groups[one].estimates
-                for name in ("mean", "variance", "diffuse"):
+                for name in ARRAYS:
                     getattr(into, name)[row[chosen]] = getattr(group.estimates, name)[chosen]
+
+    @classmethod
+    def joined(cls, parts: Sequence[GroupedEstimates]) -> GroupedEstimates:
+        """The estimates of runs of geounits, one after the other."""
+        can_have = np.concatenate([part.type_is_possible for part in parts])
+        found, start = cls.zero(parts[0].algebra, can_have), 0
+        for part in parts:
+            found.enter(start, part)
+            start += len(part.type_is_possible)
+        return found
+
+    def to_arrays(self, names: Sequence[str] = ARRAYS) -> dict[str, Any]:
+        """The named arrays of the estimates, as `runs.objects` stores them."""
+        groups = [
+            {"rows": group.rows, "cells": group.cells}
+            | {name: getattr(group.estimates, name) for name in names}
+            for group in self.groups
+        ]
+        return {"can_have": self.type_is_possible, "groups": groups}
+
+    @classmethod
+    def of_arrays(cls, algebra: QueryAlgebra, arrays: Mapping[str, Any]) -> GroupedEstimates:
+        """The estimates from `to_arrays`, with means that are NaN where they were left out."""
+
+        def group(rows: np.ndarray, cells: np.ndarray, **of: np.ndarray) -> Group:
+            none = np.broadcast_to(np.nan, (rows.size, cells.size, algebra.n_coordinates))
+            return Group(rows, cells, LinearEstimates(**{"mean": none} | of))
+
+        return cls(algebra, arrays["can_have"], tuple(group(**own) for own in arrays["groups"]))
 
     def meeting(self, rows: np.ndarray) -> Iterator[tuple[np.ndarray, Group, np.ndarray]]:
         """For each group, the positions in `rows` of its geounits, the group, and their rows in
