@@ -80,7 +80,6 @@ def as_quadratic(covariance: InverseCovariance) -> quadratic.Quadratic:
         profile,
         covariance.scales(),
         np.zeros(1),
-        np.zeros(1),
         np.zeros((1, 0, 0)),
         numbers,
         covariance,
