@@ -29,8 +29,13 @@ from spineflow.flows.products import PRODUCT, _with_earlier
 from spineflow.flows.running import prepare, run_stages_in_process
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.population.estimation.blocks import close_states, join_members, populate_county
-from spineflow.tasks.population.estimation.pieces import blocks_of, pieces_of
+from spineflow.tasks.population.estimation.blocks import (
+    blocks_of,
+    close_states,
+    join_members,
+    pieces_of,
+    populate_county,
+)
 from spineflow.tasks.population.ingest.released import Released, Sources, read_released
 from spineflow.tasks.population.release.population import Population, population_of_pieces, summary
 from spineflow.tasks.population.workload import household_types, person_levels

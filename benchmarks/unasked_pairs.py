@@ -27,9 +27,9 @@ import pyarrow.parquet as pq
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.topdown.estimation import least_squares
-from spineflow.tasks.topdown.estimation.dense_matrices import MANY_UNTOLD
 from spineflow.tasks.topdown.estimation.least_squares import PassProblem
 from spineflow.tasks.topdown.estimation.problem import QueryMeasurement, rows_on_support
+from spineflow.tasks.topdown.estimation.quadratic import MANY_UNTOLD
 
 from benchmarks import natural_census
 from benchmarks.crossing_margins import VARIANCE, distance, siblings

@@ -33,7 +33,7 @@ def compile_kernels(processes: int | None = None, *, seldom: bool = True) -> Non
     By default in as many processes as there are processors, five at most, and with the kernels
     that runs use only `seldom`. Raises errors of compilation.
     """
-    from ..tasks.topdown.estimation.example import CALLS, SELDOM  # 0.9 s, numba's
+    from ..tasks.topdown.estimation.kernels import CALLS, SELDOM  # 0.9 s, numba's
 
     calls = [call for call in CALLS if seldom or call not in SELDOM]
     n = min(processes or os.cpu_count() or 1, MOST_PROCESSES)
@@ -92,9 +92,9 @@ def announce_and_compile(*, processes: int | None = None) -> None:
     Args:
         processes: number of processes at once (default: as many as there are processors)
     """
-    from ..tasks.topdown.estimation.kernels import KERNELS, SELDOM, are_compiled  # 0.9 s
+    from ..tasks.topdown.estimation.kernels import are_compiled  # 0.9 s
 
-    if not are_compiled(KERNELS + SELDOM):
+    if not are_compiled(seldom=True):
         print(f"{ANNOUNCEMENT} ...", flush=True)
     with stopwatch() as elapsed:
         compile_kernels(processes)

@@ -33,11 +33,11 @@ from pydantic import Field, create_model, model_validator
 from ..tasks.pages.document import Section as PageSection
 from ..tasks.population.checks.agreement import agreement_section
 from ..tasks.population.checks.expected import expected_population
-from ..tasks.population.estimation.blocks import populate_county
-from ..tasks.population.estimation.pieces import (
+from ..tasks.population.estimation.blocks import (
     blocks_of,
     made_file,
     piece_names,
+    populate_county,
     read_piece,
     released_file,
     write_members,

@@ -24,10 +24,9 @@ from urllib.parse import quote
 import numpy as np
 import pandas as pd
 
-from .bypass import bypass
 from .categories import Category, coded_category, combine
 from .hierarchy import first_rows, nest, ranks_within, text_column
-from .levels import GeographyRefused, Spine, nested_geolevels, shares_add_to_one
+from .levels import GeographyRefused, Spine, bypass, nested_geolevels, shares_add_to_one
 from .rules import declared_geolevels
 
 ROOT = "0"
@@ -130,7 +129,7 @@ def declared_spine(
         geolevel_shares: exact shares by geolevel, root first; they add to 1.
         kind: "conventional", or "optimized", which forms the last geolevel but one of groups.
         rules: geolevels, categories, branch, cut-offs.
-        is_pure: whether noise comes from discrete Laplace; see `geography.bypass`.
+        is_pure: whether noise comes from discrete Laplace; see `geography.levels`.
 
     Raises:
         GeographyRefused: areas, shares or rules cannot be used.

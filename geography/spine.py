@@ -10,7 +10,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .bypass import bypass
 from .categories import (
     GROUP_QUARTERS,
     Category,
@@ -25,6 +24,7 @@ from .levels import (
     GeographyRefused,
     Geolevel,
     Spine,
+    bypass,
     child_offsets,
     nested_geolevels,
     shares_add_to_one,

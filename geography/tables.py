@@ -13,8 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .bypass import encode_shares
-from .levels import GeographyRefused, Geolevel, Spine, shares_add_to_one
+from .levels import GeographyRefused, Geolevel, Spine, encode_shares, shares_add_to_one
 
 GEOUNIT_COLUMNS = ("geolevel", "geocode", "parent", "plb_share", "is_aian", "bypassed", "n_blocks")
 

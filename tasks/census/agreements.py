@@ -4,7 +4,7 @@ fit into dwellings of their sizes; and records that agree with others of their u
 minors with adults.
 
 `tasks.topdown.measurement.public_answers` proves that every release of the earlier universe leaves
-a solution in every area, with sums equal to their parts, and `tasks.topdown.estimation.companions`
+a solution in every area, with sums equal to their parts, and `tasks.topdown.estimation.siblings`
 that a universe has one; this module checks the assumptions of the proofs about a declaration.
 """
 

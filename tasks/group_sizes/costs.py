@@ -26,8 +26,7 @@ from ..ledger.exact_curve import Counts, PrivacyCurve, known_curve
 from ..ledger.loss_laws import ChangedCount
 from ..ledger.plan import Measure, UniversePlan
 from ..noise.quantiles import distribution_of
-from ..solvers.level_design import LevelErrors
-from ..solvers.level_split import RegularTree
+from ..solvers.level_design import LevelErrors, RegularTree
 from .plan import CHAINED_CUMULATIVE_GROUP_SIZES, GROUP_SIZES, PROVEN, TOPDOWN, UNIVERSE, Plan
 
 

@@ -62,7 +62,7 @@ def redundant_spending(settings: TopdownSettings, universe: str, spine: Spine) -
         sentences.append(
             f"{universe}: {n_repeated:,} of {len(level):,} geounits of {names[level.name]} are the "
             f"only one in theirs of {names[above.name]} and take its counts, so that their own "
-            f"measurements, for {symbol} {named} each, are discarded: geography.bypass = true "
+            f"measurements, for {symbol} {named} each, are discarded: geography.levels = true "
             "gives that to the geounit above"
         )
     return tuple(sentences)

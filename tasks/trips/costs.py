@@ -35,8 +35,7 @@ from ..ledger.exact_curve import MOST_COMBINATIONS, Counts, PrivacyCurve, known_
 from ..ledger.loss_laws import ChangedCount
 from ..ledger.plan import REPORT_DELTA, Measure, UniversePlan
 from ..noise.quantiles import distribution_of
-from ..solvers.level_design import LevelErrors
-from ..solvers.level_split import RegularTree
+from ..solvers.level_design import LevelErrors, RegularTree
 from .mechanisms import FULL_INFORMATION, Contribution, largest_leaf_counts
 from .plan import UNIVERSE, Plan, level_folder, mean_fanouts
 

@@ -27,7 +27,7 @@ person at (epsilon, delta), changing a person costs (2 epsilon, delta).
 
 *Optimised shares* suit the tree's public shape. If every node is measured, the best linear unbiased
 estimate of a node has a variance that depends on the noise of the levels and on the shape alone
-(`tasks.solvers.level_split`, on a tree of the mean fan-outs). These shares minimise the product of
+(`tasks.solvers.level_design`, on a tree of the mean fan-outs). These shares minimise the product of
 the variances of the levels below the root, so that a percent of accuracy counts the same at every
 level.
 """
@@ -48,7 +48,7 @@ from ..noise.draws import Noise, NoiseDraws
 from ..noise.quantiles import first_that
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
-from ..solvers.level_split import RegularTree, thousandths
+from ..solvers.level_design import RegularTree, thousandths
 from .mechanisms import (
     FULL_INFORMATION,
     GAUSSIAN_LEAVES,

@@ -9,11 +9,9 @@ import pytest
 from spineflow.flows import kernels
 from spineflow.tasks.census.cef_2020 import PERSONS
 from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.topdown.estimation import example
 from spineflow.tasks.topdown.estimation import kernels as estimation_kernels
 from spineflow.tasks.topdown.estimation.kernels import (
-    KERNELS,
-    SELDOM,
+    CALLS,
     are_compiled,
     file_name,
     wait_until_compiled,
@@ -26,13 +24,15 @@ from spineflow.tasks.topdown.estimation.problem import (
 )
 from spineflow.tasks.topdown.estimation.rounder import RoundingPass, round_by_flow
 
+EVERY = [kernel for kernels in CALLS.values() for kernel in kernels]
+
 
 def test_examples_compile_what_estimation_calls() -> None:
     """Siblings of another schema and arrays by columns compile no further types."""
-    for call in example.CALLS:
+    for call in CALLS:
         call()
-    assert are_compiled(KERNELS + SELDOM), "by the names that numba gives their files"
-    compiled = [list(kernel.signatures) for kernel in KERNELS + SELDOM]
+    assert are_compiled(seldom=True), "by the names that numba gives their files"
+    compiled = [list(kernel.signatures) for kernel in EVERY]
     assert all(len(signatures) == 1 for signatures in compiled), "one example each"
     names = ("total", "hispanic * cenrace", "detailed")
     queries = {name: marginal_query(PERSONS, name) for name in names}
@@ -58,14 +58,14 @@ def test_examples_compile_what_estimation_calls() -> None:
         problem, np.asfortranarray(problem.parent_counts / 3 * np.ones((3, 1))), asked
     )
     round_by_flow(rounded)
-    assert [list(kernel.signatures) for kernel in KERNELS + SELDOM] == compiled
+    assert [list(kernel.signatures) for kernel in EVERY] == compiled
 
 
 @pytest.fixture
 def new_installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Where numba notes what it has compiled, of an installation that has compiled nothing."""
     monkeypatch.setattr(estimation_kernels, "_folder", lambda: tmp_path)
-    return [tmp_path / file_name(kernel).replace("*", "") for kernel in KERNELS]
+    return [tmp_path / file_name(kernel).replace("*", "") for kernel in EVERY]
 
 
 def test_estimates_wait_for_the_process_that_compiles(

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from spineflow.geography.bypass import bypass
-from spineflow.geography.levels import shares_add_to_one
+from spineflow.geography.levels import bypass, shares_add_to_one
 
 EXAMPLES = settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from spineflow.geography.bypass import bypass
 from spineflow.geography.categories import Category
-from spineflow.geography.levels import Spine
+from spineflow.geography.levels import Spine, bypass
 from spineflow.geography.variance import (
     entity_variances,
     measurement_precision,

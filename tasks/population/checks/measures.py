@@ -25,9 +25,18 @@ from ...census.households import (
     YOUNGEST_HOUSEHOLDER,
 )
 from ..workload import household_types, person_levels
-from ..workload.household_types import COUPLES, FIRST_AGES, NO_COUPLE, OPEN_SIZE
-from ..workload.levels import head_races
-from ..workload.places import FIRST_RELATIONSHIP, PARTNERS, ROLE_OF_RELATIONSHIP, SCHOOLCHILD, YOUNG
+from ..workload.household_types import (
+    COUPLES,
+    FIRST_AGES,
+    FIRST_RELATIONSHIP,
+    NO_COUPLE,
+    OPEN_SIZE,
+    PARTNERS,
+    ROLE_OF_RELATIONSHIP,
+    SCHOOLCHILD,
+    YOUNG,
+    head_races,
+)
 
 GEOLEVELS = {"block": 16, "block group": 12, "tract": 11, "county": 5}
 """Leading digits of a block's code that identify the geounit."""

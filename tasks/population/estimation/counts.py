@@ -10,19 +10,25 @@ import numpy as np
 from numba import njit
 
 from ...census.households import HOUSEHOLDER, MALE, Members
-from ..workload.household_types import ELDERLY, TYPE, levels_of_age
-from ..workload.levels import DERIVED, N_MEMBERS, Types, derived_levels, types
-from ..workload.person_levels import relationships
-from ..workload.places import (
+from ..workload.household_types import (
     AGES_OF_RELATIONSHIP,
+    DERIVED,
+    ELDERLY,
     FIRST_RELATIONSHIP,
     LAST_RELATIONSHIP,
     N_BANDS,
+    N_MEMBERS,
     OLDEST,
     PARTNERS,
     ROLE_OF_RELATIONSHIP,
+    TYPE,
+    Types,
     bands_of,
+    derived_levels,
+    levels_of_age,
+    types,
 )
+from ..workload.person_levels import relationships
 from ..workload.tables import BLOCK, STATE, TRACT, Tables, household_tables, person_tables
 from .start import Households, Persons
 

@@ -20,9 +20,15 @@ import numpy as np
 from numba import njit
 
 from ...census.households import ADULT, HOUSEHOLDER
-from ..workload.household_types import OPEN_SIZE
-from ..workload.levels import derived_type
-from ..workload.places import FIRST_PARTNER, FIRST_RELATIONSHIP, LAST_PARTNER, N_BANDS, OLDEST
+from ..workload.household_types import (
+    FIRST_PARTNER,
+    FIRST_RELATIONSHIP,
+    LAST_PARTNER,
+    N_BANDS,
+    OLDEST,
+    OPEN_SIZE,
+    derived_type,
+)
 from ..workload.tables import weights_of
 from .counts import Counts, Spans, State, count_areas, growth, growth_of_two, shift, weigh
 from .start import SAME_SEX
@@ -44,6 +50,7 @@ blocks.
 """
 _HEAD = HOUSEHOLDER - FIRST_RELATIONSHIP
 _NOBODY = -1
+"""Place of the partner of a householder without one, and of a second member that is not there."""
 
 _Member = tuple[int, int, int, int, int]
 """Household, code of the relationship, sex, age and person of a member."""

@@ -20,14 +20,6 @@ from scipy.optimize import linear_sum_assignment
 from ...census.households import ADULT, FEMALE, MALE, Members
 from ..workload import household_types
 from ..workload.household_types import (
-    OPEN_SIZE,
-    HouseholdType,
-    levels_of_age,
-    minor_bands,
-    parts_of_types,
-)
-from ..workload.levels import are_possible, derived_levels
-from ..workload.places import (
     ADULT_BANDS,
     ALONE,
     FIRST_RELATIONSHIP,
@@ -35,13 +27,20 @@ from ..workload.places import (
     HOUSEHOLDER,
     N_BANDS,
     NONRELATIVE,
+    OPEN_SIZE,
     OWN_CHILD,
     PARTNERS,
     RELATIVE,
     ROLE_OF_RELATIONSHIP,
     TEENAGER,
+    HouseholdType,
+    are_possible,
+    derived_levels,
     distances,
     fit_to_places,
+    levels_of_age,
+    minor_bands,
+    parts_of_types,
     place_set,
     places_of,
 )

@@ -25,11 +25,10 @@ from ...census.schema import Schema
 from ...runs.directory import RunDirectory
 from ...runs.files import write_record
 from ...runs.stamps import write_parquet
-from ..estimation.blocks import close_states
-from ..estimation.pieces import blocks_of, read_members
+from ..estimation.blocks import blocks_of, close_states, read_members
 from ..ingest.released import Released, Sources, read_released
 from ..workload import household_types, person_levels
-from ..workload.levels import DERIVED, derived_levels
+from ..workload.household_types import DERIVED, derived_levels
 
 PERSONS_FILE, UNITS_FILE = "population_persons.parquet", "population_units.parquet"
 SUMMARY_FILE = "population.json"

@@ -12,7 +12,7 @@ import numpy as np
 from ...census.census import Universe, preset_census
 from ...census.households import HOUSEHOLDER, MALE, Members
 from ...census.recodes import CodeSet
-from .places import FIRST_RELATIONSHIP, LAST_RELATIONSHIP
+from .household_types import FIRST_RELATIONSHIP, LAST_RELATIONSHIP
 
 CENSUS, PERSONS = "dhc_persons_2020", "persons"
 KIND, SEX, AGE, ORIGIN, RACE = range(5)

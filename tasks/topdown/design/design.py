@@ -15,7 +15,7 @@ from ...pages.document import Section, Table
 from ...pages.numbers import format_delta
 from ...runs.errors import InputRefused
 from ...runs.settings_files import dump_settings
-from ...solvers.level_split import NORMAL_95
+from ...solvers.level_design import NORMAL_95
 from ..checks.replicate import with_estimator
 from ..ingest.ingest import public_tables
 from ..settings import TopdownSettings

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit, objmode
 
-from .dense_matrices import BLOCK_ENTRIES
+from .quadratic import BLOCK_ENTRIES
 
 TOGETHER = 64
 """Most rows of blocks that are inverted together."""

@@ -53,6 +53,7 @@ from scipy import sparse
 
 from ...census.queries import incidence
 from ...solvers.highs import SolveStatus
+from .active_set import n_own_pins
 from .dual_kernels import (
     Rows,
     add_of_rows,
@@ -66,7 +67,6 @@ from .dual_kernels import (
     spread,
     write_cells,
 )
-from .elimination import n_own_pins
 from .problem import NO_BOUND, SiblingProblem, SolveRecord, numbered, sum_rows
 from .quadratic import Constraints
 

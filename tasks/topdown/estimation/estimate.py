@@ -39,13 +39,11 @@ from ..paths import constraints_file, demanded_file, solves_file
 from ..settings import TopdownSettings
 from ..spine.shards import Family, Shard, families_of_shard, shards_of
 from ..workload.budget import Budget
-from .companions import Companions, accompany
-from .empty_areas import avoid_ghosts
 from .exact_weights import ExactWeights
 from .parent import Passes, estimate_children
 from .problem import Measurements, QueryMeasurement, SiblingProblem, SolveRecord
 from .shard_constraints import ExactTypes, ShardConstraints
-from .siblings import Siblings
+from .siblings import Companions, Siblings, accompany, avoid_ghosts
 
 Answers = TypeVar("Answers")
 

@@ -42,7 +42,7 @@ from ..settings import TopdownSettings
 from ..spine.build import refuse_no_spine
 from ..workload.costs import refuse_wide_noise
 from ..workload.implied_types import possible_cells
-from .dense_matrices import BLOCK_ENTRIES, MANY, is_wide
+from .quadratic import BLOCK_ENTRIES, MANY, is_wide
 
 PER_CELL, PER_QUERY, PER_CHILD = 20.0, 10.0, 30.0
 """Numbers of eight bytes in memory for a cell, a cell and query, and a cell and child."""

@@ -1,5 +1,19 @@
-"""Siblings' least squares in the form for compiled code: two records of arrays, and dense
-kernels.
+"""Siblings' least squares in the form for compiled code: records of arrays, and dense kernels.
+
+Kernels of this folder write loops where NumPy has an expression of elements or an assignment of
+slices: numba compiles each such expression as a separate function, again in every kernel that calls
+it, and the kernels already take a minute to compile. Copies, sorting and medians are NumPy's.
+
+**Weights by inverse covariances.** A covariance that `query_algebra` describes has an inverse of
+the same form. Take one free attribute, whose levels the cells are numbered by, and call the
+combinations of all others classes: for the redistricting product the races, and the combinations of
+type, voting age and Hispanic origin. Two cells of classes u and v are then coupled by one matrix on
+the classes if they are of the same level, plus another whatever their levels:
+
+    (x - m)' P (x - m) = sum over levels of y_l' W y_l  +  s' G s,    y = x - m,    s = sum of y_l.
+
+Without its zero cells this is a matrix of small blocks, one for each level, and a term of the rank
+of the classes. G need not be definite; the sum is.
 """
 
 from __future__ import annotations
@@ -9,14 +23,206 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from .dense_matrices import SMALL, definite_inverse
-from .inverse_covariance import (
-    InverseCovariance,
-    blocks_inverse,
-    covariance_distance,
-    covariance_slope,
-)
 from .problem import is_refined
+
+BLOCK_ENTRIES = 5 * 10**7
+"""Most entries of the children's blocks (0.4 GB); with more, only the diagonal is used."""
+
+MANY, MANY_UNTOLD = 2500, 300
+"""Cells above which a pass is wide: in any case, and where no query distinguishes all of them."""
+
+
+def is_wide(cells: int, n_rows: int) -> bool:
+    """Whether a pass has too many cells for matrices of cells by cells, or so many that these would
+    be singular, as its queries have at most `n_rows` rows.
+
+    >>> is_wide(2016, n_rows=2016), is_wide(2016, n_rows=252)
+    (False, True)
+    """
+    return cells > MANY or (cells > MANY_UNTOLD and n_rows < cells)
+
+
+SMALL = 32
+"""Matrices up to this size are inverted by a loop, larger ones in halves."""
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def definite_inverse(matrix: np.ndarray) -> np.ndarray:
+    """Inverse of a symmetric positive definite matrix, which is overwritten.
+
+    In halves by their Schur complement, so that nearly all work is matrix products.
+    """
+    n = matrix.shape[0]
+    if n <= SMALL:
+        for p in range(n):
+            pivot = 1.0 / matrix[p, p]
+            matrix[p, p] = 1.0
+            for j in range(n):
+                matrix[p, j] *= pivot
+            for i in range(n):
+                if i != p:
+                    factor = matrix[i, p]
+                    matrix[i, p] = 0.0
+                    for j in range(n):
+                        matrix[i, j] -= factor * matrix[p, j]
+        return matrix
+    h = n // 2
+    first = definite_inverse(matrix[:h, :h].copy())
+    beside = matrix[:h, h:].copy()
+    reach = np.dot(first, beside)
+    second = definite_inverse(matrix[h:, h:] - np.dot(beside.T, reach))
+    across = np.dot(reach, second)
+    matrix[:h, :h] = first + np.dot(across, reach.T)
+    matrix[:h, h:] = -across
+    matrix[h:, :h] = -across.T
+    matrix[h:, h:] = second
+    return matrix
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def factorise(matrix: np.ndarray) -> np.ndarray:
+    """Lower Cholesky factor; all NaN where the matrix is not definite."""
+    is_finite = True
+    for r in range(matrix.shape[0]):
+        is_finite &= np.isfinite(matrix[r, r])
+    if is_finite:
+        try:
+            return np.linalg.cholesky(matrix)
+        except Exception:
+            is_finite = False
+    return np.full(matrix.shape, np.nan)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def solve_factorised(factor: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Solve L L' y = right for a lower triangular L."""
+    n = right.size
+    y = right.copy()
+    for r in range(n):
+        y[r] = (y[r] - np.dot(factor[r, :r], y[:r])) / factor[r, r]
+    for r in range(n - 1, -1, -1):
+        y[r] /= factor[r, r]
+        for s in range(r):
+            y[s] -= factor[r, s] * y[r]
+    return y
+
+
+class InverseCovariance(NamedTuple):
+    """The children's matrices and the targets of their cells (c, k).
+
+    within, across (c, U, U): W and G of every child, on the U classes.
+    class_of_cell, level_of_cell (k,): numbers of both.
+    centre (c, k): the estimates m. pull (c, k): minus the gradient at the centre, which cells
+        outside the support leave there. rest (c,): the objective at the centre.
+
+    All of it is empty where a problem weighs queries instead.
+    """
+
+    within: np.ndarray
+    across: np.ndarray
+    class_of_cell: np.ndarray
+    level_of_cell: np.ndarray
+    centre: np.ndarray
+    pull: np.ndarray
+    rest: np.ndarray
+
+    @classmethod
+    def none(cls) -> InverseCovariance:
+        """Empty matrices, for a problem that weighs queries."""
+        square, number = np.zeros((0, 0, 0)), np.zeros(0, dtype=np.int64)
+        return cls(square, square, number, number, np.zeros((0, 0)), np.zeros((0, 0)), np.zeros(0))
+
+    def matrix(self, i: int) -> np.ndarray:
+        """(k, k) child i's matrix."""
+        u, level = self.class_of_cell, self.level_of_cell
+        is_same = level[:, None] == level[None, :]
+        return self.across[i][np.ix_(u, u)] + is_same * self.within[i][np.ix_(u, u)]
+
+    def scales(self) -> np.ndarray:
+        """(c,) mean precision of each child's cells, relative to the largest."""
+        diagonal = np.diagonal(self.within + self.across, axis1=1, axis2=2)
+        means = diagonal[:, self.class_of_cell].mean(axis=1)
+        return means / means.max()
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def cells_by_level(levels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(order, starts): positions sorted by level, stably, and where each level's begin."""
+    order = np.argsort(levels, kind="mergesort")
+    n_levels = levels[order[-1]] + 1 if levels.size else 0
+    return order, np.searchsorted(levels[order], np.arange(n_levels + 1))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _product(covariance: InverseCovariance, i: int, y: np.ndarray) -> np.ndarray:
+    """Child i's matrix times `y` (k,)."""
+    classes, levels = covariance.class_of_cell, covariance.level_of_cell
+    n = covariance.within.shape[1]
+    sums, by_level, out = np.zeros(n), np.zeros((levels.max() + 1, n)), np.empty(y.size)
+    for j in range(y.size):
+        if y[j] != 0.0:
+            sums[classes[j]] += y[j]
+            by_level[levels[j], classes[j]] += y[j]
+    moved, products = np.dot(covariance.across[i], sums), np.dot(by_level, covariance.within[i])
+    for j in range(y.size):
+        out[j] = moved[classes[j]] + products[levels[j], classes[j]]
+    return out
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def covariance_slope(covariance: InverseCovariance, i: int, x: np.ndarray, out: np.ndarray) -> None:
+    """Write minus the gradient of child i's objective at its cells `x` (k,) to `out`."""
+    out[:] = covariance.pull[i] - _product(covariance, i, x - covariance.centre[i])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def covariance_distance(covariance: InverseCovariance, x: np.ndarray) -> float:
+    """The objective at `x` (c, k)."""
+    total = 0.0
+    for i in range(x.shape[0]):
+        y = x[i] - covariance.centre[i]
+        product = _product(covariance, i, y)
+        total += 0.5 * np.dot(y, product) - np.dot(covariance.pull[i], y) + covariance.rest[i]
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def blocks_inverse(
+    within: np.ndarray,
+    across: np.ndarray,
+    classes: np.ndarray,
+    levels: np.ndarray,
+    extra: np.ndarray,
+) -> np.ndarray:
+    """Inverse (f, f) of the matrix on cells of these `classes` and `levels` (f,), with `extra`
+    (f,) on the diagonal.
+
+    With B the blocks of the levels and A the 0/1 matrix of the classes, Woodbury's formula in the
+    form that a G without an inverse allows:
+    B^-1 - B^-1 A' (I + G A B^-1 A')^-1 G A B^-1.
+    """
+    f, n = classes.size, within.shape[0]
+    order, starts = cells_by_level(levels)
+    inverse, reach = np.zeros((f, f)), np.zeros((f, n))
+    for level in range(starts.size - 1):
+        first, size = starts[level], starts[level + 1] - starts[level]
+        if size == 0:
+            continue
+        cells = order[first : first + size]
+        block = within[classes[cells]][:, classes[cells]] + np.diag(extra[cells])
+        block = definite_inverse(block)
+        for a in range(size):
+            here = cells[a]
+            for b in range(size):
+                there = cells[b]
+                inverse[here, there] = block[a, b]
+                reach[here, classes[there]] += block[a, b]
+    compliance = np.zeros((n, n))
+    for a in range(f):
+        for u in range(n):
+            compliance[classes[a], u] += reach[a, u]
+    solved = np.linalg.solve(np.dot(across, compliance) + np.eye(n), across)
+    return inverse - np.dot(np.dot(reach, 0.5 * (solved + solved.T)), reach.T)
 
 
 class Quadratic(NamedTuple):
@@ -29,8 +235,8 @@ class Quadratic(NamedTuple):
 
     The matrix of a profile is diagonal[m] I + A' coarse[m] A, where A (r, k) is the 0/1 matrix of
     `coarse_rows` (n_coarse, k), the rows of the queries that no other refines. `diagonal` (m,) is
-    the weight of the queries that distinguish all cells, or without such queries a `proximal` term
-    (m,) that makes the matrix definite and is no part of the objective.
+    the weight of the queries that distinguish all cells, or without such queries that of a proximal
+    term, which makes the matrix definite and is no part of the objective.
 
     Where `covariance` is not empty, the objective is weighed by the inverses of the children's
     covariances instead; of the rest, only `scale` is then used.
@@ -43,7 +249,6 @@ class Quadratic(NamedTuple):
     profile: np.ndarray
     scale: np.ndarray
     diagonal: np.ndarray
-    proximal: np.ndarray
     coarse: np.ndarray
     coarse_rows: np.ndarray
     covariance: InverseCovariance = InverseCovariance.none()
@@ -82,8 +287,8 @@ PROXIMAL_WEIGHT = 1e-2
 @njit(cache=True, nogil=True)
 def factor(
     labels: np.ndarray, columns: np.ndarray, weights: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(diagonal, proximal, coarse, coarse_rows) of `Quadratic`; `columns` are its starts."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(diagonal, coarse, coarse_rows) of `Quadratic`; `columns` are its starts."""
     n_queries, k = labels.shape
     n_profiles = weights.shape[0]
     size = columns[1:] - columns[:-1]
@@ -106,7 +311,7 @@ def factor(
             chosen[n_coarse] = q
             starts[n_coarse + 1] = starts[n_coarse] + size[q]
             n_coarse += 1
-    diagonal, proximal = np.zeros(n_profiles), np.zeros(n_profiles)
+    diagonal = np.zeros(n_profiles)
     coarse_rows = np.empty((n_coarse, k), dtype=np.int64)
     for s in range(n_coarse):
         coarse_rows[s] = starts[s] + labels[chosen[s]] - columns[chosen[s]]
@@ -130,9 +335,8 @@ def factor(
             for s in range(n_coarse):
                 for j in range(k):
                     trace += coarse[m, coarse_rows[s, j], coarse_rows[s, j]]
-            proximal[m] = PROXIMAL_WEIGHT * trace / k if trace > 0.0 else PROXIMAL_WEIGHT**2
-            diagonal[m] = proximal[m]
-    return diagonal, proximal, coarse, coarse_rows
+            diagonal[m] = PROXIMAL_WEIGHT * trace / k if trace > 0.0 else PROXIMAL_WEIGHT**2
+    return diagonal, coarse, coarse_rows
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -202,31 +406,17 @@ def squared_distance(quadratic: Quadratic, x: np.ndarray) -> float:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def thin_inverse(diagonal: np.ndarray, coarse: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """(C^-1 + A D^-1 A')^-1 (r, r), by which Woodbury's formula inverts D + A' C A.
+def inverse_of_sum(diagonal: np.ndarray, coarse: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Inverse (f, f) of D + A' C A; where it saves work, by Woodbury's formula.
 
     diagonal (f,) is D, coarse (r, r) is C, rows (n_coarse, f) the rows of A that hold each cell.
     """
-    r = coarse.shape[0]
-    tiny = TINY * max(np.trace(coarse) / r, diagonal.min())
-    matrix = definite_inverse(coarse + tiny * np.eye(r))
-    for s in range(rows.shape[0]):
-        for t in range(rows.shape[0]):
-            for j in range(diagonal.size):
-                matrix[rows[s, j], rows[t, j]] += 1.0 / diagonal[j]
-    return definite_inverse(matrix)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def inverse_of_sum(diagonal: np.ndarray, coarse: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Inverse (f, f) of D + A' C A; see `thin_inverse`, used where it saves work."""
     f = diagonal.size
     if f > SMALL:
         present = np.unique(rows)
         if THIN * present.size <= f:
             few = np.searchsorted(present, rows)
-            inner = thin_inverse(diagonal, coarse[present][:, present], few)
-            return _by_thin_inverse(diagonal, inner, few)
+            return _thin_inverse(diagonal, coarse[present][:, present], few)
     matrix = np.diag(diagonal)
     for s in range(rows.shape[0]):
         for a in range(f):
@@ -237,10 +427,17 @@ def inverse_of_sum(diagonal: np.ndarray, coarse: np.ndarray, rows: np.ndarray) -
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _by_thin_inverse(diagonal: np.ndarray, inner: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """The inverse of D + A' C A from `inner`, the `thin_inverse` of its rows."""
-    f = diagonal.size
-    matrix, line = np.zeros((f, f)), np.empty(inner.shape[0])
+def _thin_inverse(diagonal: np.ndarray, coarse: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Inverse of D + A' C A as 1/D - 1/D A' (C^-1 + A 1/D A')^-1 A 1/D."""
+    f, r = diagonal.size, coarse.shape[0]
+    tiny = TINY * max(np.trace(coarse) / r, diagonal.min())
+    inner = definite_inverse(coarse + tiny * np.eye(r))
+    for s in range(rows.shape[0]):
+        for t in range(rows.shape[0]):
+            for j in range(f):
+                inner[rows[s, j], rows[t, j]] += 1.0 / diagonal[j]
+    inner = definite_inverse(inner)
+    matrix, line = np.zeros((f, f)), np.empty(r)
     for a in range(f):
         line[:] = 0.0
         for s in range(rows.shape[0]):

@@ -21,6 +21,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -89,6 +90,8 @@ class LinearEstimates:
                 sums[rows[:, None, None], component, square[0], square[1]] += total[:, component]
 
 
+ARRAYS = ("mean", "variance", "diffuse")
+"""Names of the arrays of `LinearEstimates`."""
 Components = Sequence[np.ndarray]
 """Coordinates of each component; see `QueryAlgebra.components`."""
 
@@ -101,19 +104,22 @@ def with_measurements(
     """
     n = a.shape[-1]
     is_unknown = (prior.diffuse == np.eye(n)).all(axis=(2, 3)) & ~prior.variance.any(axis=(2, 3))
-    if is_unknown.all():
-        return _estimate_from_measurements(a, b, components)
     # Without measurements no part of D is seen.
     is_diffuse = prior.diffuse.any(axis=(2, 3)) & a.any(axis=(2, 3)) & ~is_unknown
     if is_diffuse.any():
         prior, a, b = _with_seen(prior, a, b, np.argwhere(is_diffuse), components)
-    variance = symmetric(np.linalg.solve(np.eye(n) + prior.variance @ a, prior.variance))
+    variance = np.zeros_like(prior.variance)
+    if not is_unknown.all():
+        variance = symmetric(np.linalg.solve(np.eye(n) + prior.variance @ a, prior.variance))
     mean, diffuse = prior.mean.copy(), prior.diffuse.copy()
     for component, columns in enumerate(components):
         x = prior.mean[:, :, columns]
         mean[:, :, columns] += variance[:, component] @ (b[:, :, columns] - a[:, component] @ x)
         rows = np.flatnonzero(is_unknown[:, component])
-        inverse, null = pseudo_inverse(a[rows, component])
+        # Geounits that are measured alike share one inverse.
+        own = a[rows, component].reshape(rows.size, n * n)
+        alike, code = np.unique(own, axis=0, return_inverse=True)
+        inverse, null = (one[code.reshape(-1)] for one in pseudo_inverse(alike.reshape(-1, n, n)))
         variance[rows, component], diffuse[rows, component] = inverse, null
         mean[np.ix_(rows, np.arange(n), columns)] = inverse @ b[np.ix_(rows, np.arange(n), columns)]
     return LinearEstimates(mean, variance, diffuse)
@@ -140,21 +146,6 @@ def _with_seen(
             b[row][:, columns] -= seen.rows.T @ answers
             a[at] = rest @ rest.T
     return known, a, b
-
-
-def _estimate_from_measurements(
-    a: np.ndarray, b: np.ndarray, components: Components
-) -> LinearEstimates:
-    """Estimates of geounits from measurements alone; equally measured geounits share one
-    inverse.
-    """
-    alike, code = np.unique(a.reshape(len(a), -1), axis=0, return_inverse=True)
-    inverse, null = pseudo_inverse(alike.reshape(-1, *a.shape[1:]))
-    variance, diffuse = inverse[code.reshape(-1)], null[code.reshape(-1)]
-    mean = np.empty_like(b)
-    for component, columns in enumerate(components):
-        mean[:, :, columns] = variance[:, component] @ b[:, :, columns]
-    return LinearEstimates(mean, variance, diffuse)
 
 
 def with_totals(estimates: LinearEstimates, h: np.ndarray, totals: np.ndarray) -> LinearEstimates:
@@ -197,36 +188,6 @@ class Gains:
         """The response, from the sums over the parts."""
         return cls(sums, components, *whole_gains(sums.variance, sums.diffuse))
 
-    def shift(self, means: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Distance of the sums from the wholes' means (N, n, m), times P and times Q; a part moves
-        by its V times the first and its D times the second.
-        """
-        distance = means - self.sums.mean
-        shifts = np.zeros_like(distance), np.zeros_like(distance)
-        for along, shift in zip((self.along, self.along_diffuse), shifts, strict=True):
-            if along.any():
-                for component, columns in enumerate(self.components):
-                    shift[:, :, columns] = along[:, component] @ distance[:, :, columns]
-        return shifts
-
-    def means(
-        self,
-        parts: LinearEstimates,
-        whole: np.ndarray,
-        cells: np.ndarray,
-        shifts: tuple[np.ndarray, np.ndarray],
-    ) -> np.ndarray:
-        """Means `(N of the parts, n, m)` of parts given their wholes, from the wholes' `shift`,
-        which avoids a gain for each part; `whole` and `cells` as in `LinearEstimates.add`."""
-        mean = parts.mean.copy()
-        rows = whole[:, None], cells
-        for covariance, along in zip((parts.variance, parts.diffuse), shifts, strict=True):
-            if covariance.any():
-                shift = along[rows]
-                for component, columns in enumerate(self.components):
-                    mean[:, :, columns] += covariance[:, component] @ shift[:, :, columns]
-        return mean
-
     def enter_given(
         self,
         into: LinearEstimates,
@@ -237,7 +198,7 @@ class Gains:
         wholes: LinearEstimates,
     ) -> None:
         """Enter in `into`, initially zero, the estimates of the parts `rows` given the final
-        estimates of the `wholes`; `whole` (N of the rows,) and `cells` as in `means`.
+        estimates of the `wholes`; `whole` (N of the rows,) and `cells` as in `LinearEstimates.add`.
         """
         mean, distance = parts.mean[rows], wholes.mean[whole] - self.sums.mean[whole]
         for component, columns in enumerate(self.components):
@@ -337,7 +298,10 @@ class GroupedEstimates:
 
     def means(self) -> np.ndarray:
         """The estimates, `(n_geounits, n_cells)`."""
-        return self.histograms([group.estimates.mean for group in self.groups])
+        found = np.zeros((len(self.type_is_possible), self.algebra.schema.n_cells))
+        for group in self.groups:
+            found[group.rows] = self.algebra.histograms(group.estimates.mean, group.cells)
+        return found
 
     @cached_property
     def _place(self) -> tuple[np.ndarray, np.ndarray]:
@@ -370,8 +334,37 @@ class GroupedEstimates:
             for one in np.unique(number).tolist():
                 chosen = np.flatnonzero(number == one)
                 into = self.groups[one].estimates
-                for name in ("mean", "variance", "diffuse"):
+                for name in ARRAYS:
                     getattr(into, name)[row[chosen]] = getattr(group.estimates, name)[chosen]
+
+    @classmethod
+    def joined(cls, parts: Sequence[GroupedEstimates]) -> GroupedEstimates:
+        """The estimates of runs of geounits, one after the other."""
+        can_have = np.concatenate([part.type_is_possible for part in parts])
+        found, start = cls.zero(parts[0].algebra, can_have), 0
+        for part in parts:
+            found.enter(start, part)
+            start += len(part.type_is_possible)
+        return found
+
+    def to_arrays(self, names: Sequence[str] = ARRAYS) -> dict[str, Any]:
+        """The named arrays of the estimates, as `runs.objects` stores them."""
+        groups = [
+            {"rows": group.rows, "cells": group.cells}
+            | {name: getattr(group.estimates, name) for name in names}
+            for group in self.groups
+        ]
+        return {"can_have": self.type_is_possible, "groups": groups}
+
+    @classmethod
+    def of_arrays(cls, algebra: QueryAlgebra, arrays: Mapping[str, Any]) -> GroupedEstimates:
+        """The estimates from `to_arrays`, with means that are NaN where they were left out."""
+
+        def group(rows: np.ndarray, cells: np.ndarray, **of: np.ndarray) -> Group:
+            none = np.broadcast_to(np.nan, (rows.size, cells.size, algebra.n_coordinates))
+            return Group(rows, cells, LinearEstimates(**{"mean": none} | of))
+
+        return cls(algebra, arrays["can_have"], tuple(group(**own) for own in arrays["groups"]))
 
     def meeting(self, rows: np.ndarray) -> Iterator[tuple[np.ndarray, Group, np.ndarray]]:
         """For each group, the positions in `rows` of its geounits, the group, and their rows in
@@ -409,13 +402,6 @@ class GroupedEstimates:
         possible = self.algebra.is_possible & self.type_is_possible[rows][:, self.algebra.cell_type]
         return found.variance, found.diffuse, possible
 
-    def histograms(self, means: Sequence[np.ndarray]) -> np.ndarray:
-        """Histograms `(n_geounits, n_cells)` from means of each group."""
-        found = np.zeros((len(self.type_is_possible), self.algebra.schema.n_cells))
-        for group, mean in zip(self.groups, means, strict=True):
-            found[group.rows] = self.algebra.histograms(mean, group.cells)
-        return found
-
 
 @dataclass(frozen=True, eq=False)
 class Step:
@@ -442,19 +428,6 @@ class Step:
             return self.known_gains
         components = self.sums.algebra.components
         return tuple(Gains.of(group.estimates, components) for group in self.sums.groups)
-
-    def means(self, histograms: np.ndarray) -> np.ndarray:
-        """Estimates `(n, n_cells)` of the parts if the wholes' histograms `(n_wholes, n_cells)` are
-        known."""
-        algebra, n_wholes = self.parts.algebra, len(self.sums.type_is_possible)
-        means = [group.estimates.mean.copy() for group in self.parts.groups]
-        for group, gains in zip(self.sums.groups, self.gains, strict=True):
-            value = algebra.coordinates(histograms[group.rows], group.cells)
-            shift = gains.shift(value)
-            for number, rows, whole, cells in self.parts.parts_of(group, self.whole, n_wholes):
-                part = self.parts.groups[number].estimates.taken(rows)
-                means[number][rows] = gains.means(part, whole, cells, shift)
-        return self.parts.histograms(means)
 
     def given(self, wholes: GroupedEstimates) -> GroupedEstimates:
         """Estimates of the parts given the final estimates of the wholes."""
@@ -497,10 +470,16 @@ def means_down(steps: Sequence[Step], histograms: np.ndarray | None) -> np.ndarr
     """Estimates `(n, n_cells)` of the parts of the last step, given the histograms
     `(n_wholes, n_cells)` of the wholes of the first; without, given nothing above."""
     first, *further = steps
-    found = first.parts.means() if histograms is None else first.means(histograms)
+    found = first.parts
+    if histograms is not None:
+        wholes = GroupedEstimates.zero(first.sums.algebra, first.sums.type_is_possible)
+        for group in wholes.groups:
+            known = wholes.algebra.coordinates(histograms[group.rows], group.cells)
+            group.estimates.mean[:] = known
+        found = first.given(wholes)
     for step in further:
-        found = step.means(found)
-    return found
+        found = step.given(found)
+    return found.means()
 
 
 def subtree_estimates(

@@ -34,7 +34,6 @@ from ...runs.errors import InputRefused
 from ...tables.columns import cut_into_runs
 from ...tables.formats import TextFormat
 from ...tables.readers import read_texts
-from ..estimation.area_kernels import add, add_change, add_parts, add_regression
 from ..estimation.spine_estimates import GroupedEstimates, Step
 from .answers import AnswerCovariances, ProductAnswers, SpinePosterior
 
@@ -134,8 +133,8 @@ def area_covariances(
         for step in reversed(posterior.steps):
             parts = _sum_into_wholes(step, answers.places, parts, areas.n_areas)
         at_root = _root_covariances(answers.places, parts, posterior.root)
-        add(variance, parts.area, parts.variance + at_root[0])
-        add(diffuse, parts.area, parts.diffuse + at_root[1])
+        _add(variance, parts.area, parts.variance + at_root[0])
+        _add(diffuse, parts.area, parts.diffuse + at_root[1])
     return AnswerCovariances(answers, variance, diffuse)
 
 
@@ -153,32 +152,51 @@ def area_estimates(
     return answers.estimates(found)
 
 
+def _add(
+    into: np.ndarray,
+    place: np.ndarray,
+    matrices: np.ndarray,
+    cells: np.ndarray | slice = slice(None),
+) -> None:
+    """Add matrices (p, S, z, m) to the rows `place` (p,), in their columns `cells` (m,)."""
+    order = np.argsort(place, kind="stable")
+    starts = np.flatnonzero(np.diff(place[order], prepend=-1))
+    at = place[order[starts]]
+    sums = into[at]
+    sums[..., cells] += np.add.reduceat(matrices[order], starts, axis=0)
+    into[at] = sums
+
+
 def _sum_into_wholes(step: Step, places: list[int], parts: _Parts, n_areas: int) -> _Parts:
     """Parts of the areas in the wholes of a step, from those in its parts."""
     pairs, place = np.unique(step.whole[parts.unit] * n_areas + parts.area, return_inverse=True)
-    place, components = place.reshape(-1), np.array(places)
+    place, unit, area = place.reshape(-1), pairs // n_areas, pairs % n_areas
     z, n_cells = parts.regression.shape[2:]
     shape = (pairs.size, len(places), z)
-    cross, cross_diffuse, regression = (np.zeros((*shape, n_cells)) for _ in range(3))
-    own, own_diffuse = np.zeros((*shape, z)), np.zeros((*shape, z))
-    for into, matrices in ((own, parts.variance), (own_diffuse, parts.diffuse)):
+    # Of V and of D: the sums of R_c V_c, and those of N_c and R_c V_c R_c'.
+    cross = np.zeros((2, *shape, n_cells))
+    own = np.zeros((2, *shape, z))
+    for into, matrices in zip(own, (parts.variance, parts.diffuse), strict=True):
         if matrices.any():
-            add(into, place, matrices)
+            _add(into, place, matrices)
     for chosen, group, rows in step.parts.meeting(parts.unit):
-        # Copied: a stored posterior has read-only cells, for which kernels would differ.
-        of_parts = parts.regression[chosen], place[chosen], group.cells.copy(), components
-        add_parts(*of_parts, group.estimates.variance[rows], cross, own)
-        add_parts(*of_parts, group.estimates.diffuse[rows], cross_diffuse, own_diffuse)
-    unit, area = pairs // n_areas, pairs % n_areas
+        r = parts.regression[chosen][..., group.cells]
+        for one, v in enumerate((group.estimates.variance, group.estimates.diffuse)):
+            if v.any():
+                product = r @ v[rows[:, None], places]
+                _add(cross[one], place[chosen], product, group.cells)
+                _add(own[one], place[chosen], product @ r.swapaxes(-1, -2))
+    regression = np.zeros((*shape, n_cells))
     gains = {id(group): gain for group, gain in zip(step.sums.groups, step.gains, strict=True)}
     for chosen, group, rows in step.sums.meeting(unit):
-        of_wholes = chosen, group.cells.copy(), components
-        gain, sums = gains[id(group)], group.estimates
-        add_regression(*of_wholes, cross, gain.along[rows], regression)
-        add_regression(*of_wholes, cross_diffuse, gain.along_diffuse[rows], regression)
-        add_change(*of_wholes, regression, cross, sums.variance[rows], own)
-        add_change(*of_wholes, regression, cross_diffuse, sums.diffuse[rows], own_diffuse)
-    return _Parts(unit, area, regression, own, own_diffuse)
+        gain, at = gains[id(group)], (rows[:, None], places)
+        seen = cross[:, chosen][..., group.cells]
+        r = seen[0] @ gain.along[at] + seen[1] @ gain.along_diffuse[at]
+        _add(regression, chosen, r, group.cells)
+        for one, s in enumerate((group.estimates.variance, group.estimates.diffuse)):
+            both = seen[one] @ r.swapaxes(-1, -2)
+            own[one, chosen] += r @ s[at] @ r.swapaxes(-1, -2) - both - both.swapaxes(-1, -2)
+    return _Parts(unit, area, regression, *own)
 
 
 def _root_covariances(

@@ -100,12 +100,12 @@ def refuse_larger_epsilon(settings: TopdownSettings, universe: str, spine: Spine
     if found is None:
         raise InputRefused(
             f"budget.{universe}.accounting: the spine has more kinds of paths than are compared; "
-            "set geography.bypass = false, or give rho alone."
+            "set geography.levels = false, or give rho alone."
         )
     if Fraction(found) > epsilon:
         raise InputRefused(
             f"budget.{universe}.epsilon is {float(epsilon)}, but on the paths of this "
-            f"spine the exact epsilon is {found}; set geography.bypass = false, or add "
+            f"spine the exact epsilon is {found}; set geography.levels = false, or add "
             f"budget.{universe}.rho, smaller than {budget.total}."
         )
 

@@ -22,8 +22,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ....geography.bypass import encode_shares
-from ....geography.levels import Geolevel, Spine, shares_add_to_one
+from ....geography.levels import Geolevel, Spine, encode_shares, shares_add_to_one
 from ...answers.noisy import DPQUERY_SUFFIX
 from ...census.queries import marginal_query, normalize_query_name
 from ...census.schema import Schema

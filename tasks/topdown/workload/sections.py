@@ -184,7 +184,7 @@ class RunSettings(RunnerSettings):
     """Whether universes agree with released ones where the census declares so (`agree`)."""
     ghosts: Literal["allow", "avoid"] | None = None
     """`avoid`: finest areas are left empty or filled by what noisy answers and public facts say,
-    rather than by rounding (`tasks.topdown.estimation.empty_areas`). Left out, so in coherent
+    rather than by rounding (`tasks.topdown.estimation.siblings`). Left out, so in coherent
     runs."""
 
     @field_validator("universes")

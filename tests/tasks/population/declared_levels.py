@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from spineflow.tasks.census.households import Members, unit_columns
-from spineflow.tasks.population.workload.household_types import universe
-from spineflow.tasks.population.workload.levels import DERIVED
+from spineflow.tasks.population.workload.household_types import DERIVED, universe
 from spineflow.tasks.tables.columns import CodedColumn
 
 LARGEST = {"P18": 99, "P60": 99, "P65": 99, "P75": 99}

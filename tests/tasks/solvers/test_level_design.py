@@ -12,14 +12,15 @@ from hypothesis import strategies as st
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings import refuse_in
 from spineflow.tasks.solvers.level_design import (
+    NORMAL_95,
     LevelDesign,
     LevelErrors,
     LevelTarget,
+    RegularTree,
     design_levels,
     round_up_budget,
     scaled_above,
 )
-from spineflow.tasks.solvers.level_split import NORMAL_95, RegularTree
 
 NAMES = {0: "nation", 1: "region", 2: "town"}
 UNITS = {0: 1.0, 1: 2.0, 2: 3.0}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.geography.variance import total_covariances
-from spineflow.tasks.solvers.level_split import (
+from spineflow.tasks.solvers.level_design import (
     RegularTree,
     best_split,
     largest,

@@ -21,8 +21,7 @@ from spineflow.tasks.population.release.population import (
     write_population,
 )
 from spineflow.tasks.population.workload import person_levels
-from spineflow.tasks.population.workload.household_types import universe
-from spineflow.tasks.population.workload.levels import DERIVED
+from spineflow.tasks.population.workload.household_types import DERIVED, universe
 from spineflow.tasks.topdown.ingest.generate_households import Persons, draw_households
 from spineflow.validation.population.run_checks import (
     ExpectedPopulation,

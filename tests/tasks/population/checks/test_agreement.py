@@ -13,10 +13,10 @@ import pytest
 from spineflow.tasks.population.checks.accuracy import true_records
 from spineflow.tasks.population.checks.agreement import read_population, released_apart
 from spineflow.tasks.population.checks.measures import PersonsAndHouseholds, measure_areas
-from spineflow.tasks.population.estimation.blocks import populate_county
-from spineflow.tasks.population.estimation.pieces import (
+from spineflow.tasks.population.estimation.blocks import (
     blocks_of,
     piece_names,
+    populate_county,
     read_piece,
     write_members,
     write_release_records,

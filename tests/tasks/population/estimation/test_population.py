@@ -16,9 +16,14 @@ from spineflow.tasks.population.estimation.start import (
     Persons,
     first_members,
 )
-from spineflow.tasks.population.workload.household_types import possible, universe
-from spineflow.tasks.population.workload.levels import are_possible, derived_levels, head_races
-from spineflow.tasks.population.workload.places import AGES_OF_RELATIONSHIP
+from spineflow.tasks.population.workload.household_types import (
+    AGES_OF_RELATIONSHIP,
+    are_possible,
+    derived_levels,
+    head_races,
+    possible,
+    universe,
+)
 from spineflow.tasks.topdown.ingest.generate_households import Persons as Adults
 from spineflow.tasks.topdown.ingest.generate_households import draw_households
 

@@ -24,8 +24,7 @@ from spineflow.tasks.population.estimation.counts import State, Surplus, members
 from spineflow.tasks.population.estimation.search import EXCHANGES, search
 from spineflow.tasks.population.estimation.start import Persons
 from spineflow.tasks.population.workload import household_types, person_levels
-from spineflow.tasks.population.workload.household_types import OPEN_SIZE
-from spineflow.tasks.population.workload.levels import are_possible
+from spineflow.tasks.population.workload.household_types import OPEN_SIZE, are_possible
 from spineflow.tasks.population.workload.tables import household_tables, person_tables, weights_of
 
 from tests.tasks.population.declared_levels import household_levels

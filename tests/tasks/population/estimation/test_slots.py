@@ -9,31 +9,27 @@ from hypothesis import strategies as st
 from spineflow.tasks.census.households import Members
 from spineflow.tasks.population.estimation.start import slots
 from spineflow.tasks.population.workload.household_types import (
-    ELDERLY,
-    TYPE,
-    household_types,
-    parts_of_types,
-    type_of_label,
-)
-from spineflow.tasks.population.workload.levels import (
-    DERIVED,
-    N_MEMBERS,
-    derived_levels,
-    derived_type,
-    types,
-)
-from spineflow.tasks.population.workload.places import (
     AGES_OF_RELATIONSHIP,
     ALONE,
     BAND_STARTS,
+    DERIVED,
+    ELDERLY,
     GROWN,
     HOUSEHOLDER,
     HOUSEHOLDERS,
     N_BANDS,
+    N_MEMBERS,
+    TYPE,
+    derived_levels,
+    derived_type,
     distances,
     fit_to_places,
+    household_types,
+    parts_of_types,
     place,
     places_of,
+    type_of_label,
+    types,
 )
 
 from tests.tasks.population.declared_levels import household_levels

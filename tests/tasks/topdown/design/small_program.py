@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
-from spineflow.geography.bypass import bypass
-from spineflow.geography.levels import Geolevel, Spine
+from spineflow.geography.levels import Geolevel, Spine, bypass
 from spineflow.tasks.census.cef_2020 import cef_schema
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.topdown.design.allocation import GeounitClasses, MeasuredSpine

@@ -12,14 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from spineflow.tasks.census.queries import MarginalQuery
 from spineflow.tasks.runs.errors import SolveFailed
-from spineflow.tasks.topdown.estimation.companions import Companions, accompany
 from spineflow.tasks.topdown.estimation.problem import (
     NO_BOUND,
     LinearRows,
     QueryMeasurement,
     SiblingProblem,
 )
-from spineflow.tasks.topdown.estimation.siblings import Siblings
+from spineflow.tasks.topdown.estimation.siblings import Companions, Siblings, accompany
 
 LOOSE = 7
 """Most people of an area without a bound, in enumerations."""

@@ -8,20 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse, stats
 from spineflow.tasks.census.queries import MarginalQuery
-from spineflow.tasks.topdown.estimation.empty_areas import (
-    LEAST,
-    MOST,
-    avoid_ghosts,
-    expected_counts,
-    probability_of_none,
-)
 from spineflow.tasks.topdown.estimation.problem import (
     NO_BOUND,
     LinearRows,
     QueryMeasurement,
     SiblingProblem,
 )
-from spineflow.tasks.topdown.estimation.siblings import Siblings
+from spineflow.tasks.topdown.estimation.siblings import (
+    LEAST,
+    MOST,
+    Siblings,
+    avoid_ghosts,
+    expected_counts,
+    probability_of_none,
+)
 
 QUERIES = (
     MarginalQuery("total", ((0, 0, 0),)),

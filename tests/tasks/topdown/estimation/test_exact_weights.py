@@ -12,7 +12,6 @@ from spineflow.tasks.census.queries import MarginalQuery
 from spineflow.tasks.solvers.highs import SolveStatus
 from spineflow.tasks.topdown.estimation import active_set, quadratic
 from spineflow.tasks.topdown.estimation.exact_weights import ExactWeights, inverses
-from spineflow.tasks.topdown.estimation.inverse_covariance import InverseCovariance
 from spineflow.tasks.topdown.estimation.least_squares import PassProblem, solve_passes
 from spineflow.tasks.topdown.estimation.problem import (
     NO_BOUND,
@@ -21,6 +20,7 @@ from spineflow.tasks.topdown.estimation.problem import (
     SiblingProblem,
     rows_on_support,
 )
+from spineflow.tasks.topdown.estimation.quadratic import InverseCovariance
 from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
 
 SCHEMA = SimpleNamespace(shape=(3, 2, 2, 5))
@@ -79,7 +79,6 @@ def as_quadratic(covariance: InverseCovariance) -> quadratic.Quadratic:
         none,
         profile,
         covariance.scales(),
-        np.zeros(1),
         np.zeros(1),
         np.zeros((1, 0, 0)),
         numbers,

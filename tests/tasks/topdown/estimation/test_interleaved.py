@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from spineflow.tasks.census.queries import MarginalQuery, marginal_query
 from spineflow.tasks.solvers import highs
 from spineflow.tasks.solvers.highs import LinearProgram
-from spineflow.tasks.topdown.estimation import interleaved
-from spineflow.tasks.topdown.estimation.interleaved import solve_interleaved
+from spineflow.tasks.topdown.estimation import parent
 from spineflow.tasks.topdown.estimation.least_squares import PassProblem
-from spineflow.tasks.topdown.estimation.parent import Passes, estimate_children
+from spineflow.tasks.topdown.estimation.parent import Passes, estimate_children, solve_interleaved
 from spineflow.tasks.topdown.estimation.problem import (
     NO_BOUND,
     Pins,
@@ -50,7 +49,7 @@ def with_exact_types(made, is_exact=None):
 def recorded(monkeypatch):
     """Every pass: (pass, least squares of all parts, rounded x)."""
     passes, parts = [], []
-    solved, solve = interleaved._Pass.solved, PassProblem.solve_exactly
+    solved, solve = parent._Pass.solved, PassProblem.solve_exactly
 
     def keep(one):
         x, record = solve(one)
@@ -67,7 +66,7 @@ def recorded(monkeypatch):
         return found
 
     monkeypatch.setattr(PassProblem, "solve_exactly", keep)
-    monkeypatch.setattr(interleaved._Pass, "solved", record)
+    monkeypatch.setattr(parent._Pass, "solved", record)
     return passes
 
 
@@ -162,7 +161,7 @@ def test_every_pass_is_optimal_and_its_answers_are_held(
         made = with_exact_types(made, chosen)
     with pytest.MonkeyPatch.context() as patch:
         passes = recorded(patch)
-        patch.setattr(interleaved, "TOGETHER", together)
+        patch.setattr(parent, "TOGETHER", together)
         asked = passes_of(made)
         x, records = solve_interleaved(
             made.problem, made.measurements, asked.least_squares, asked.rounder

@@ -5,12 +5,12 @@ import pytest
 from spineflow.tasks.census.cef_2020 import PERSONS, UNITS, cef_schema
 from spineflow.tasks.census.queries import MarginalQuery, marginal_query
 from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.topdown.estimation.dense_matrices import definite_inverse
 from spineflow.tasks.topdown.estimation.problem import QueryMeasurement
 from spineflow.tasks.topdown.estimation.quadratic import (
     PROXIMAL_WEIGHT,
     Quadratic,
     curvature,
+    definite_inverse,
     factor,
     inverse_of_child,
     slope_of,
@@ -191,8 +191,9 @@ def made_quadratic(seed: int, k: int, sizes: list[int], c: int = 3) -> Quadratic
 
 def hessian(quadratic: Quadratic, i: int) -> np.ndarray:
     """Child i's matrix from its definition, with the proximal term."""
-    profile = quadratic.profile[i]
-    matrix = quadratic.proximal[profile] * np.eye(quadratic.labels.shape[1])
+    profile, k = quadratic.profile[i], quadratic.labels.shape[1]
+    is_singular = not (np.diff(quadratic.starts) == k).any()
+    matrix = quadratic.diagonal[profile] * is_singular * np.eye(k)
     for label, weight in zip(quadratic.labels, quadratic.weights[profile], strict=True):
         matrix += weight * (label[:, None] == label[None, :])
     return quadratic.scale[i] * matrix
@@ -240,10 +241,10 @@ def test_slope_and_objective(sizes: list[int]) -> None:
 
 
 def test_proximal_term_only_where_no_query_tells_all_cells_apart() -> None:
-    assert not made_quadratic(5, 12, [1, 4, 12]).proximal.any()
-    singular = made_quadratic(5, 12, [1, 4])
+    definite, singular = made_quadratic(5, 12, [1, 4, 12]), made_quadratic(5, 12, [1, 4])
+    assert np.allclose(definite.diagonal, definite.weights[:, 2])
     mean = np.diag(hessian(singular, 0) / singular.scale[0]).mean()
-    proximal = singular.proximal[singular.profile[0]]
+    proximal = singular.diagonal[singular.profile[0]]
     assert np.isclose(proximal, PROXIMAL_WEIGHT * (mean - proximal))
 
 

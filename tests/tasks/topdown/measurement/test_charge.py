@@ -133,7 +133,7 @@ def test_an_epsilon_under_exact_accounting_is_met_on_every_path_or_refused(cut_c
     assert [own.promised.parameter for own in plan.universes][1] == rho
     larger = with_budget(rho=rho * Fraction("1.001"))
     assert larger.resolved() == larger
-    with pytest.raises(InputRefused, match="the exact epsilon is 2.47.*set geography.bypass"):
+    with pytest.raises(InputRefused, match="the exact epsilon is 2.47.*set geography.levels"):
         plan_of_run(run, larger)
 
 

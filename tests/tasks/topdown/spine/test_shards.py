@@ -113,7 +113,7 @@ def test_a_state_that_is_one_county_is_measured_in_vain(county: Path) -> None:
             sentence
         )
         assert f"for rho {cost:.4g} each" in sentence
-        assert "geography.bypass = true" in sentence
+        assert "geography.levels = true" in sentence
 
 
 def budget(mechanism: str, geolevels: dict[str, str], queries: dict[str, str]) -> Budget:

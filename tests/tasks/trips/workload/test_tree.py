@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.geography.hierarchy import AreaLevel
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.solvers.level_split import RegularTree
+from spineflow.tasks.solvers.level_design import RegularTree
 from spineflow.tasks.trips.costs import needed_split
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 from spineflow.tasks.trips.ingest.ingest import public_shape
