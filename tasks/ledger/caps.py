@@ -34,7 +34,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ..runs.errors import BudgetRefused
+from ..runs.errors import BudgetRefused, InputRefused
 from .accounting import Guarantee, epsilon_simple, epsilon_tight, rho_from_epsilon_tight
 from .plan import REPORT_DELTA
 from .spending import Spending, SpentDraw, parse_fraction, spending_of
@@ -102,8 +102,9 @@ class Caps:
     def smaller(self, other: Caps) -> Caps:
         """Caps that are kept only where both are."""
         epsilon = other.epsilon if self.epsilon is None else self.epsilon.smaller(other.epsilon)
-        pairs = (self.rho, other.rho), (self.delta, other.delta)
-        return Caps(*(min(filter(None, pair), default=None) for pair in pairs), epsilon)
+        return Caps(
+            _smaller_cap(self.rho, other.rho), _smaller_cap(self.delta, other.delta), epsilon
+        )
 
 
 def caps_of(connection: sqlite3.Connection, dataset: str | None) -> Caps:
@@ -142,11 +143,13 @@ def epsilon_cap(text: str) -> EpsilonCap:
 
 def set_caps(ledger: Ledger, dataset: str | None, caps: Caps) -> None:
     """Set the caps of a dataset, or with None the default for datasets without own caps. A cap of
-    None leaves the present one unchanged; others are positive.
+    None leaves the present one unchanged.
 
-    Raises BudgetRefused for a dataset's cap below its present spending. A dataset without an own
-    cap that has spent more than the default can spend nothing further.
+    Raises InputRefused for a cap that is not a positive fraction, BudgetRefused for a dataset's cap
+    below its present spending. A dataset without an own cap that has spent more than the default
+    can spend nothing further.
     """
+    _refuse_no_fractions(caps)
     with writing(ledger) as connection:
         if dataset is not None:
             _refuse_below_spent(connection, dataset, caps)
@@ -248,6 +251,24 @@ def _reserved_delta(spending: Spending, delta_cap: Fraction | None) -> Fraction:
         return delta_cap
     first = Spending([draw for draw in spending.draws if not draw.after_results])
     return first.total.delta
+
+
+def _refuse_no_fractions(caps: Caps) -> None:
+    numbers = {"cap": caps.rho, "cap of delta": caps.delta}
+    if caps.epsilon is not None:
+        numbers |= {"cap of epsilon": caps.epsilon.epsilon, "its delta": caps.epsilon.delta}
+    for what, number in numbers.items():
+        is_exact = isinstance(number, int | Fraction) and not isinstance(number, bool)
+        if number is not None and not (is_exact and number > 0):
+            raise InputRefused(
+                f"the {what} is {number!r}; give a positive exact fraction such as 3/2"
+            )
+
+
+def _smaller_cap(one: Fraction | None, other: Fraction | None) -> Fraction | None:
+    """The smaller of two caps; None is no cap."""
+    caps = [cap for cap in (one, other) if cap is not None]
+    return min(caps) if caps else None
 
 
 _DRAWS = """

@@ -18,7 +18,7 @@ from spineflow.tasks.ledger.plan import REPORT_DELTA, UniversePlan
 from spineflow.tasks.ledger.recognition import InputDigest
 from spineflow.tasks.ledger.store import Ledger, open_ledger, reading
 from spineflow.tasks.noise.distributions import IntegerDistribution
-from spineflow.tasks.runs.errors import BudgetRefused
+from spineflow.tasks.runs.errors import BudgetRefused, InputRefused
 
 from tests.tasks.ledger import charged_runs
 
@@ -197,6 +197,15 @@ def test_every_cap_holds_by_itself(ledger: Ledger) -> None:
     charge_run(ledger, "run-1")
     with pytest.raises(BudgetRefused, match="spent rho 0.5 of its cap 3/4"):
         charge_run(ledger, "run-2")
+
+
+@pytest.mark.parametrize(
+    "cap",
+    [EpsilonCap(Fraction(0), DELTA), EpsilonCap(Fraction(1), Fraction(-1)), EpsilonCap(1.5, DELTA)],
+)
+def test_a_cap_of_epsilon_is_of_positive_fractions(ledger: Ledger, cap: EpsilonCap) -> None:
+    with pytest.raises(InputRefused, match="positive exact fraction"):
+        set_caps(ledger, "d", Caps(epsilon=cap))
 
 
 @pytest.mark.parametrize("text", ["1", "1@2", "0@1/2", "1@1/2 perhaps", "x@1/2", ""])

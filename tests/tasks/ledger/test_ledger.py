@@ -15,7 +15,7 @@ from spineflow.tasks.ledger.caps import Caps, set_caps, summary
 from spineflow.tasks.ledger.plan import UniversePlan
 from spineflow.tasks.ledger.recognition import InputDigest
 from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.runs.errors import BudgetRefused
+from spineflow.tasks.runs.errors import BudgetRefused, InputRefused
 
 from tests.tasks.ledger.charged_runs import charge_run, draw
 
@@ -195,6 +195,12 @@ def test_a_cap_below_what_is_spent_is_refused(ledger):
     with pytest.raises(BudgetRefused, match="has spent rho 1/2 .*set it higher"):
         set_caps(ledger, "ri2010", Caps(Fraction(1, 3)))
     set_caps(ledger, "ri2010", Caps(Fraction(1, 2)))
+
+
+@pytest.mark.parametrize("cap", [0, Fraction(-1), 1.5, True])
+def test_a_cap_is_a_positive_exact_fraction(ledger, cap):
+    with pytest.raises(InputRefused, match="positive exact fraction"):
+        set_caps(ledger, "ri2010", Caps(cap))
 
 
 def test_known_people_under_another_name_are_refused(ledger):
