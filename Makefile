@@ -8,12 +8,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 TESTED := $(VENV)/.tested
-# Three workers for two cores, and four for all tests, many of which wait for processes that start or
-# for what another worker makes; each takes whole files, so that what the tests of a file share is
-# made once.
+# Three workers for two cores, since some tests wait for processes that start or for what another
+# worker makes; each takes whole files, so that what the tests of a file share is made once.
 WORKERS = 3
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder
-test: WORKERS = 4
 
 # The tests start many processes, each of which imports the same modules: whatever the environment
 # says of it, these are compiled once.

@@ -45,14 +45,16 @@ os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
 # Ledgers of this machine do not concern the tests, or those of one test another.
 os.environ["SPINEFLOW_LEDGERS"] = ""
 
-# How long an example takes says how busy the machine is, and nothing of the product.
-hypothesis.settings.register_profile("spineflow", deadline=None)
+# How long an example takes says how busy the machine is, and nothing of the product; every session
+# has other examples.
+MOST_EXAMPLES = 100 if os.environ.get("SPINEFLOW_SOAK") == "1" else 30
+hypothesis.settings.register_profile("spineflow", deadline=None, max_examples=MOST_EXAMPLES)
 hypothesis.settings.load_profile("spineflow")
 
 SESSION = pytest.StashKey[dict[str, str]]()
 """What the workers have in common: their `folder`, and the `seed` that chooses soak tests."""
 
-SOAK_SECONDS = 70
+SOAK_SECONDS = 35
 """Time of the soak tests that are drawn, by what they are marked to take."""
 
 FIRST = (

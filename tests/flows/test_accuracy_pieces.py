@@ -35,7 +35,7 @@ from tests.flows.in_process import judged_once
 
 Compared = tuple[RunDirectory, TopdownSettings]
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.soak(14)
 
 
 @pytest.fixture
@@ -95,7 +95,6 @@ def test_figures_of_the_pieces_are_those_of_the_whole(
     pd.testing.assert_frame_equal(sums, again)
 
 
-@pytest.mark.soak(12)
 def test_files_in_pieces_have_the_bytes_of_the_whole(
     compared: Compared, monkeypatch: pytest.MonkeyPatch
 ) -> None:

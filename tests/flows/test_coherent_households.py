@@ -27,7 +27,7 @@ geography = "grfc.txt"
 confidential = false
 [privacy]
 dataset = "county"
-{privacy}
+seed = 7
 [release]
 margins = false
 tables = false
@@ -36,10 +36,8 @@ tables = false
 """
 CODES = ["TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLKGRPCE", "TABBLK"]
 RUNS = {
-    "apart": ("seed = 7", "coherent = false"),
-    "coherent": ("seed = 7", "coherent = true"),
-    "truth": ("infinite = true", "coherent = true"),
-    "true apart": ("infinite = true", "coherent = false"),
+    "apart": "coherent = false",
+    "coherent": "coherent = true",
 }
 
 
@@ -49,8 +47,8 @@ def finished(tmp_path_factory) -> dict[str, RunDirectory]:
     folder = tmp_path_factory.mktemp("county")
     generate_county(folder, persons=500, seed=3, state="35")
     runs = {}
-    for name, (privacy, run) in RUNS.items():
-        (folder / "settings.toml").write_text(SETTINGS.format(privacy=privacy, run=run))
+    for name, run in RUNS.items():
+        (folder / "settings.toml").write_text(SETTINGS.format(run=run))
         settings = TOPDOWN.load(folder / "settings.toml")
         runs[name] = prepare(settings, folder / name)
         with judged_once(), uncompared():
@@ -116,6 +114,6 @@ def test_intervals_take_no_limits_of_released_persons_for_facts(finished) -> Non
 def test_what_cannot_agree_is_refused(tmp_path, run, reason) -> None:
     generate_county(tmp_path, persons=600, seed=3, state="35")
     file = tmp_path / "settings.toml"
-    file.write_text(SETTINGS.format(privacy="seed = 7", run=run))
+    file.write_text(SETTINGS.format(run=run))
     with pytest.raises(InputRefused, match=reason):
         TOPDOWN.load(file)

@@ -88,7 +88,7 @@ def test_categories_of_the_grid_sum_to_the_total_of_every_cell(tmp_path: Path) -
     assert released[released > 0].to_dict() == cells.value_counts().to_dict()
 
 
-@pytest.mark.slow
+@pytest.mark.soak(8)
 @pytest.mark.usefixtures("judged_in_process")
 def test_the_page_alone_leads_from_points_to_the_grid(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -14,6 +14,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -28,7 +29,7 @@ from spineflow.flows.cli import app, main
 from spineflow.tasks.topdown.ingest.generate import generate_county
 
 from tests.conftest import NO_TELEMETRY
-from tests.flows.in_process import stages_in_process
+from tests.flows.in_process import stages_in_process, tasks_in_threads
 from tests.flows.test_deployments import WITHOUT_BLOCKS
 from tests.services import asked, free_port, running, wait_until
 
@@ -190,7 +191,7 @@ ELSEWHERE = ("grid.md", "tutorial.md")
 """Pages whose commands run in test_demo, and in a test below."""
 
 FLOWS_OF_FLOWS = ("products.md", "tuning.md")
-"""Pages on flows that call others, which only Prefect runs."""
+"""Pages on flows that call others, whose tasks are in threads."""
 
 RUN_HERE = [
     page
@@ -209,9 +210,10 @@ def few_persons(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("page", RUN_HERE)
 @pytest.mark.usefixtures("few_persons")
 def test_the_commands_of_a_page_run(
-    page: str, finished_county: Path, tmp_path: Path, monkeypatch, capsys, request
+    page: str, finished_county: Path, tmp_path: Path, monkeypatch, capsys
 ) -> None:
-    request.getfixturevalue("prefect_server" if page in FLOWS_OF_FLOWS else "in_process")
+    is_nested = page in FLOWS_OF_FLOWS
+    tasks = tasks_in_threads if is_nested else partial(stages_in_process, judged_twice=False)
     monkeypatch.setenv("SPINEFLOW_LEDGERS", str(tmp_path / "ledgers"))
     monkeypatch.chdir(tmp_path)
     FOLDERS.get(page, lambda *_: None)(tmp_path, finished_county)
@@ -221,7 +223,8 @@ def test_the_commands_of_a_page_run(
         if arguments[:2] == ["ledger", "init"]:  # A page may make it in two ways.
             Path("ledger.db").unlink(missing_ok=True)
             Path("ledger.db.key").unlink(missing_ok=True)
-        assert main(arguments) == 0, f"{command}\n{capsys.readouterr().err}"
+        with tasks():
+            assert main(arguments) == 0, f"{command}\n{capsys.readouterr().err}"
 
 
 @pytest.mark.parametrize("page", ["README.md", "library.md", "run_directory.md"])

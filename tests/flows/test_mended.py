@@ -134,7 +134,7 @@ def test_a_withheld_release_goes_out_without_what_fails(run: RunDirectory, capsy
     shutil.rmtree(run.root.parent / "out")
 
 
-@pytest.mark.slow
+@pytest.mark.soak(8)
 def test_what_was_charged_must_be_as_it_was(run: RunDirectory, monkeypatch, capsys) -> None:
     """A mended version does not excuse altered measurements, nor an altered manifest."""
     monkeypatch.setattr("spineflow.tasks.runs.directory.code_version", lambda: "mended")

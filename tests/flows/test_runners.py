@@ -76,7 +76,8 @@ def test_dask_gives_what_one_process_gives(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("prefect_server")
 @pytest.mark.slow
-@pytest.mark.parametrize("runner", [pytest.param("dask", marks=pytest.mark.soak(25)), "processes"])
+@pytest.mark.soak(20)
+@pytest.mark.parametrize("runner", ["dask", "processes"])
 def test_workers_of_the_run_s_own_give_what_one_process_gives(runner: str, tmp_path: Path) -> None:
     """A cluster, and processes; which they are concerns no product: this one takes least time."""
     if runner == "dask":

@@ -39,8 +39,8 @@ from tests.flows.schedules import PEOPLE, PromiseBroken, World, template
 from tests.flows.small_runs import settings_files
 
 SCHEDULES = 2000
-"""Schedules of `make soak`; whenever the tests run, one of all products together is played, and one
-for each of `FEW` others of `TOGETHER` that the seed chooses."""
+"""Schedules of `make soak`; where the test of `some` is drawn, one of all products together is
+played, and one for each of `FEW` others of `TOGETHER` that the seed chooses."""
 FEW = 2
 AT_ONCE = 100
 LENGTH = 7
@@ -92,29 +92,35 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def office(folder: Path) -> Iterator[Office]:
-    """Runs of all products up to their charge, and one after the other to their end; what they
-    need is imported and compiled."""
+def uncharged(folder: Path) -> Iterator[Office]:
+    """Runs of all products up to their charge, which no forks have gone on with."""
     files = settings_files(folder, tables=False)
     with stages_in_process(judged_twice=False), uncompared():
         (folder / "world").mkdir()
         template(folder / "world", files)
         shutil.copytree(folder / "world", folder / "template")
-        # Here and not in a fork, so that forks find the kernels compiled.
-        assert main(["resume", str(folder / "world" / "topdown")]) == 0
-        world = Office(folder, files, {}, {}, {}).world("")
-        lengths, costs, samples = {}, {}, {}
-        for name in files:
-            before, root = read_ledger(world.ledger).spent(PEOPLE), world.folder / name
-            command = begun(["resume", str(root)], world.folder, world.logs)
-            assert command.ended() == 0, command.told()
-            lengths[name] = command.changes()
-            costs[name] = read_ledger(world.ledger).spent(PEOPLE) - before
-            files_of_run = measurement_names(root).items()
-            samples[name] = {own: path.read_bytes() for own, path in files_of_run}
-            assert main(["report", str(root)]) == 0
-        shutil.copytree(world.folder, folder / "finished")
-        yield Office(folder, files, lengths, costs, samples)
+        yield Office(folder, files, {}, {}, {})
+
+
+@pytest.fixture(scope="module")
+def office(uncharged: Office) -> Office:
+    """The same, one after the other to their end; what they need is imported and compiled."""
+    folder, files = uncharged.folder, uncharged.files
+    # Here and not in a fork, so that forks find the kernels compiled.
+    assert main(["resume", str(uncharged.world("").folder / "topdown")]) == 0
+    world = uncharged.world("")
+    lengths, costs, samples = {}, {}, {}
+    for name in files:
+        before, root = read_ledger(world.ledger).spent(PEOPLE), world.folder / name
+        command = begun(["resume", str(root)], world.folder, world.logs)
+        assert command.ended() == 0, command.told()
+        lengths[name] = command.changes()
+        costs[name] = read_ledger(world.ledger).spent(PEOPLE) - before
+        files_of_run = measurement_names(root).items()
+        samples[name] = {own: path.read_bytes() for own, path in files_of_run}
+        assert main(["report", str(root)]) == 0
+    shutil.copytree(world.folder, folder / "finished")
+    return Office(folder, files, lengths, costs, samples)
 
 
 @pytest.mark.soak
@@ -151,12 +157,12 @@ def delete_draws(ledger: Path, run_id: str | None, at_most: int) -> None:
 
 
 @pytest.mark.parametrize("name", MEASURED)
-def test_no_release_comes_without_its_draws_in_the_ledger(office: Office, name: str) -> None:
+def test_no_release_comes_without_its_draws_in_the_ledger(uncharged: Office, name: str) -> None:
     """Though they were deleted after the last measurement, and one universe's alone.
 
     Threat model: rows of a run deleted from the ledger.
     """
-    world = office.world("", [name])
+    world = uncharged.world("", [name])
     directory = world.directories[0]
     run, own = directory.run, product(name)
     settings = frozen_settings(own.settings, run.settings)
@@ -182,6 +188,7 @@ def play_some(office: Office, seed: str, numbers: Sequence[int]) -> None:
         play(office.world(f"{seed}/{number}", TOGETHER[number % len(TOGETHER)]), LENGTH)
 
 
+@pytest.mark.soak(30)
 def test_some_of_the_schedules(office: Office, seed: str) -> None:
     assert TOGETHER[0] == MEASURED
     others = random.Random(seed).sample(range(1, len(TOGETHER)), FEW)

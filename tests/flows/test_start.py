@@ -11,7 +11,7 @@ import pytest
 HEAVY = ("prefect", "great_expectations", "scipy.stats", "matplotlib", "altair")
 """Packages of which the first two take one and three seconds of processor time."""
 
-PRESETS = ("pl94_2020_us", "pl94_2020_pr", "pl94_april_2021_us", "block_tables_2010")
+PRESETS = ("pl94_2020_us", "block_tables_2010")
 
 COMMAND = f"""
 import sys

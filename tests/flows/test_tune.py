@@ -74,7 +74,7 @@ def total_of(run: Path) -> Fraction:
 @pytest.fixture(scope="module")
 def searched(smallest_county: Path, tmp_path_factory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("search")
-    settings = write_settings(folder, smallest_county)
+    settings = write_settings(folder, smallest_county, step='"4"')
     with tasks_in_threads():
         assert main(["run", "tune", str(settings), "--run-dir", str(folder / "run")]) == 0
     return settings, folder / "run"
@@ -89,7 +89,7 @@ def test_the_smallest_total_of_a_planted_criterion_is_found(searched) -> None:
     settings = tomllib.loads((tried / "settings.toml").read_text(encoding="utf-8"))
     total = float(Fraction(settings["budget"]["persons"]["rho"]))
     needed = total * (value / 20.0) ** 2
-    grid = loss_grid(LOWEST, HIGHEST, STEP)
+    grid = loss_grid(LOWEST, HIGHEST, Fraction(4))
     assert LOWEST < needed < HIGHEST
     assert total_of(run) == next(loss for loss in grid if float(loss) >= needed)
 

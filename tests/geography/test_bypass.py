@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from spineflow.geography.levels import bypass, shares_add_to_one
 
 EXAMPLES = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 

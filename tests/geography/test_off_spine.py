@@ -54,7 +54,7 @@ def parents_of_small_tree(draw) -> list[list[int]]:
 
 @pytest.mark.slow
 @settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(parents=parents_of_small_tree(), data=st.data())
 def test_distance_is_the_smallest_signed_sum(make_spine, parents, data):

@@ -15,7 +15,7 @@ from spineflow.geography.optimize import (
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=70, deadline=None)
 @given(
     rows=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), min_size=1, max_size=60),
     cutoff=st.sampled_from([0, 0.5, 1, 3]),
@@ -38,7 +38,7 @@ def test_cut_groups_keep_the_combination_and_the_limit(rows, cutoff):
         assert len(sizes) == -(-len(members) // limit[cell[0]])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     rows=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), min_size=1, max_size=60),
     cutoff=st.sampled_from([0, 0.5, 1, 3]),

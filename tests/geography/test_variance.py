@@ -45,7 +45,7 @@ def dense_variance(spine: Spine, precision, is_inside: np.ndarray) -> float:
 
 @pytest.mark.slow
 @settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     seed=st.integers(0, 100_000),

@@ -306,16 +306,6 @@ CASES: dict[str, Case] = {
         facts=("dwellings", "persons"),
         holds=holds_census,
     ),
-    "households": Case(
-        product="topdown",
-        write=partial(write_declared, name="households"),
-        released=microdata("households", "people"),
-        tables=("households", "people"),
-        charged=("1/4", "1"),
-        n_checks=23,
-        facts=("households", "people"),
-        holds=holds_census,
-    ),
     "homes": Case(
         product="topdown",
         write=partial(write_declared, name="homes"),

@@ -8,7 +8,7 @@ import json
 import re
 import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -34,17 +34,24 @@ from spineflow.tasks.tables.layouts import TableLayout
 from spineflow.tasks.tables.readers import Selection, read_batches
 from spineflow.tasks.tables.sources import InputFile
 
-from tests.flows.conformance.cases import CASES, Finished, checks_of, contents, measurements
+from tests.flows.conformance.cases import (
+    CASES,
+    PRODUCTS,
+    Finished,
+    checks_of,
+    contents,
+    measurements,
+)
 from tests.parquet_pages import surplus
 
 CERTIFICATE = {"certificate.html", "certificate.json", "certificate.md"}
-QUICK = ("topdown", "on demand", "register", "households", "homes")
+QUICK = ("topdown", "on demand", "register", "homes")
 """Cases whose tests are quick: each comes to what the others have not."""
 
 
-def cases(*quick: str) -> list[Any]:
-    """All cases, the tests of some of them quick."""
-    return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
+def cases(*quick: str, of: Collection[str] = tuple(CASES)) -> list[Any]:
+    """Cases, by default all, the tests of some of them quick."""
+    return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in of]
 
 
 @pytest.fixture(params=cases(*QUICK))
@@ -253,7 +260,9 @@ def test_the_same_command_again_makes_nothing_again(
     assert len(draws_of(finished)) == len(finished.case.charged)
 
 
-@pytest.mark.parametrize("finished", cases("on demand", "homes"), indirect=True)
+@pytest.mark.parametrize(
+    "finished", cases("on demand", "homes", of=(*PRODUCTS, "on demand", "homes")), indirect=True
+)
 @pytest.mark.usefixtures("in_process")
 def test_after_the_last_measurement_nothing_confidential_is_read(
     finished: Finished, copied: RunDirectory
@@ -276,7 +285,7 @@ def test_after_the_last_measurement_nothing_confidential_is_read(
     assert copied.report.exists()
 
 
-@pytest.mark.parametrize("finished", cases("register"), indirect=True)
+@pytest.mark.parametrize("finished", cases("register", of=(*PRODUCTS, "register")), indirect=True)
 def test_runs_are_compared_in_confidence(
     copied: RunDirectory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -294,7 +303,9 @@ def test_runs_are_compared_in_confidence(
     }
 
 
-@pytest.mark.parametrize("finished", cases("topdown", "homes"), indirect=True)
+@pytest.mark.parametrize(
+    "finished", cases("topdown", "homes", of=(*PRODUCTS, "homes")), indirect=True
+)
 @pytest.mark.usefixtures("in_process", "uncompared")
 def test_a_release_that_fails_a_check_is_withheld(
     finished: Finished, copied: RunDirectory, capsys: pytest.CaptureFixture[str]
@@ -330,7 +341,7 @@ def test_the_directory_keeps_its_settings(
     assert "settings.toml has been edited since the run began" in error and error.count("\n") == 1
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("finished", cases(of=(*PRODUCTS, "homes")), indirect=True)
 def test_commands_tell_of_a_run_before_it_is_charged(
     finished: Finished, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

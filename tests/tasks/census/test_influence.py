@@ -64,7 +64,7 @@ def check_country(country: Country, data: st.DataObject, folder: Path) -> None:
 
 @pytest.mark.slow
 @settings(
-    max_examples=8,
+    max_examples=4,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
     deadline=None,
     suppress_health_check=list(HealthCheck),

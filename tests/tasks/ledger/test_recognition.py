@@ -67,7 +67,7 @@ def charged(ledger: Ledger, dataset: str, people: InputDigest) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.integers(0, 2**31), st.integers(0, 2**31))
 def test_people_drawn_alike_are_not_taken_for_each_other(one: int, other: int) -> None:
     """Threat model: other people, drawn alike."""

@@ -255,13 +255,12 @@ def test_a_column_alone_is_recognised(product: str, table: str, column: str, fol
 
 def test_people_of_another_county_are_recognised_by_no_column(folder: Path, tmp_path: Path) -> None:
     """The same areas with other people drawn alike, in whose tables everything else agrees."""
-    for seed in (2, 3):
-        other = tmp_path / str(seed)
-        shutil.copytree(folder, other)
-        _drawn_again(other, seed)
-        for product in READ:
-            known, asked = _known(product, folder), READ[product][0](other)
-            assert not any(recognises(one, two) for one in known.values() for two in asked.values())
+    other = tmp_path / "other"
+    shutil.copytree(folder, other)
+    _drawn_again(other, seed=2)
+    for product in READ:
+        known, asked = _known(product, folder), READ[product][0](other)
+        assert not any(recognises(one, two) for one in known.values() for two in asked.values())
 
 
 def _drawn_again(other: Path, seed: int) -> None:

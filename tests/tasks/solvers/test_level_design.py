@@ -126,14 +126,14 @@ def test_margins_left_out_are_those_of_now_and_become_smaller_by_one_factor() ->
     assert found.needed_now == pytest.approx(1)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.floats(1e-9, 1e9))
 def test_budgets_are_rounded_up_to_six_digits(value: float) -> None:
     found = round_up_budget(value)
     assert Fraction(value) <= found <= Fraction(value) * (1 + Fraction(1, 10**5))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.floats(0.01, 100), min_size=1, max_size=5),
     st.lists(st.floats(0.0, 0.15), min_size=5, max_size=5),

@@ -127,7 +127,7 @@ def n_alone(run: RunDirectory, at_most: int) -> int:
     return int((counts["minor"] > at_most * counts["adult"]).sum())
 
 
-@settings(max_examples=8, deadline=None, phases=[Phase.generate])
+@settings(max_examples=4, deadline=None, phases=[Phase.generate])
 @given(
     seed=st.integers(0, 2**31),
     most=st.integers(1, 6),

@@ -58,7 +58,7 @@ def test_universe_of_a_run(persons) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(specifications(), st.integers(1, 4))
 def test_nobody_is_in_more_groups_than_the_stability(specification, most: int) -> None:
     people = everybody(specification, most)
@@ -66,7 +66,7 @@ def test_nobody_is_in_more_groups_than_the_stability(specification, most: int) -
     assert in_groups <= stability(specification.pairs, iterations_of(specification), most)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(specifications())
 def test_counterparts_are_those_of_the_run(specification) -> None:
     found = counterparts(iterations_of(specification), specification.pairs)
@@ -96,7 +96,7 @@ def blocks_of(rows) -> pa.Table:
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.integers(1, 8).flatmap(
         lambda n: st.tuples(

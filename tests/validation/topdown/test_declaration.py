@@ -32,7 +32,7 @@ def numbered(*sizes: int) -> dict[str, tuple[str, ...]]:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(data=st.data())
 def test_cells_and_rows_are_those_of_the_cross_product(data) -> None:
     """Brute force: cells are tuples of levels, and the rows of a query tuples of groups."""

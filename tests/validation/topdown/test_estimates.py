@@ -37,7 +37,7 @@ def sparse(histograms: np.ndarray) -> LevelEstimates:
     return LevelEstimates(N_CELLS, key, histograms.ravel()[key])
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=30)
 @given(
     parent=st.lists(st.integers(0, 3), min_size=1, max_size=8),
     seed=st.integers(0, 2**32 - 1),

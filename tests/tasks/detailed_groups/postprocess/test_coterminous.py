@@ -47,7 +47,7 @@ def geographies(draw):
 
 
 @pytest.mark.slow
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=130, deadline=None)
 @given(geographies())
 def test_sets_are_those_of_the_definition(geography) -> None:
     regions, inhabitable = geography

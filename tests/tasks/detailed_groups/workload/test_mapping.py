@@ -70,7 +70,7 @@ def everybody(specification: Specification, max_race_codes: int) -> list[tuple[l
 
 
 @given(specifications(), st.integers(1, 4))
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=40)
 def test_stability_is_the_most_groups_that_anybody_can_be_in(
     specification: Specification, max_race_codes: int
 ) -> None:

@@ -16,7 +16,7 @@ from spineflow.tasks.group_sizes.plan import CHAINED_CUMULATIVE_GROUP_SIZES
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=70)
 @given(
     st.lists(st.tuples(st.integers(-6, 9), st.integers(1, 4)), min_size=1, max_size=6),
     st.integers(-2, 3),
@@ -128,7 +128,7 @@ def test_second_step_is_the_hierarchical_optimum_of_the_first(reference) -> None
     assert (found == hierarchical_optimum(sizes, hierarchy, 90, [1, 1, 1])).all()
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=70)
 @given(st.lists(st.integers(-6, 9), min_size=1, max_size=4), st.integers(0, 9), st.integers(0, 3))
 def test_shares_are_the_closest_integers(noisy, total, first) -> None:
     first %= len(noisy)

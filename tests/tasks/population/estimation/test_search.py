@@ -104,7 +104,7 @@ def have_larger(census: Census, members: Members) -> list[bool]:
 
 
 @pytest.mark.slow
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_a_search_leaves_one_population_that_is_nearer_to_the_releases(seed: int) -> None:
     census = noisy_census(np.random.default_rng(seed), 4, 6)

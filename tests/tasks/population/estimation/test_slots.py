@@ -35,7 +35,7 @@ from spineflow.tasks.population.workload.household_types import (
 from tests.tasks.population.declared_levels import household_levels
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=70, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_whoever_fills_the_slots_of_a_type_makes_its_size_couple_and_children(seed: int) -> None:
     rng = np.random.default_rng(seed)

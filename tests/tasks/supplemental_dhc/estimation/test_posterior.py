@@ -33,7 +33,7 @@ def test_wide_noise_gives_the_truncated_normal(noisy: int, sigma: float) -> None
 
 
 @given(st.integers(-30, 60), st.floats(0.05, 60.0))
-@settings(max_examples=200)
+@settings(max_examples=70)
 def test_a_posterior_is_the_likelihood_on_what_is_possible(noisy: int, variance: float) -> None:
     """By brute force in whole numbers; and no interval of as much probability is shorter."""
     posterior = count_posterior(noisy, variance)
@@ -130,7 +130,7 @@ def test_parts_of_an_average_add_up() -> None:
     st.sampled_from([HOUSEHOLD, FAMILY]),
     st.booleans(),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_no_average_is_impossible(
     persons: int,
     others: int,

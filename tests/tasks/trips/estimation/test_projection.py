@@ -47,7 +47,7 @@ TOTALS = st.one_of(st.integers(0, 12), st.integers(0, 900))
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(VECTORS, TOTALS, st.booleans())
 def test_closed_form_is_the_published_loop(x: list[int], c: int, ascending: bool) -> None:
     expected = algorithm_2(x, c, ascending=ascending)
@@ -55,7 +55,7 @@ def test_closed_form_is_the_published_loop(x: list[int], c: int, ascending: bool
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.integers(-9, 12), min_size=1, max_size=4), st.integers(0, 14), st.booleans())
 def test_euclidean_projection_is_the_best_integer_point(
     x: list[int], c: int, ascending: bool
@@ -85,7 +85,7 @@ def integer_optimum(x: np.ndarray, c: int) -> float:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(-30, 30), min_size=1, max_size=12), st.integers(0, 90))
 def test_chebyshev_distance_is_the_integer_optimum(x: list[int], c: int) -> None:
     optimum = integer_optimum(np.array(x), c)
