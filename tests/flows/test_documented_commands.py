@@ -194,7 +194,7 @@ FLOWS_OF_FLOWS = ("products.md", "tuning.md")
 """Pages on flows that call others, whose tasks are in threads."""
 
 RUN_HERE = [
-    page
+    pytest.param(page, marks=[pytest.mark.soak(6)] * (page in (*FLOWS_OF_FLOWS, "tables.md")))
     for page in ("README.md", *pages_of("Tutorial"), *pages_of("How-to"), *EXPLANATIONS)
     if page not in (*sum(WORK_POOLS, ()), *ELSEWHERE) and any(map(is_run, commands_of(page)))
 ]

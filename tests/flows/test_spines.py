@@ -63,15 +63,11 @@ def write_settings(
     return path
 
 
-@pytest.mark.slow
+@pytest.mark.soak(5)
 @pytest.mark.usefixtures("in_process", "uncompared")
 @pytest.mark.parametrize(
     "preset, spine",
-    [
-        ("pl94_2020_us", "conventional"),
-        pytest.param("pl94_2020_us", "aian", marks=pytest.mark.soak(3)),
-        pytest.param("dhc_equal", "dhc", marks=pytest.mark.soak(8)),
-    ],
+    [("pl94_2020_us", "conventional"), ("pl94_2020_us", "aian"), ("dhc_equal", "dhc")],
 )
 def test_every_spine_runs_end_to_end(
     strong_mcd_county: Path, tmp_path: Path, capsys, preset: str, spine: str

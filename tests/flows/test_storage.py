@@ -103,7 +103,7 @@ def test_a_run_from_store_to_store(s3, smallest_county: Path, tmp_path: Path, ca
     assert not (tmp_path / "other" / "manifest.json").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.soak(4)
 @pytest.mark.usefixtures("in_process", "uncompared")
 def test_a_release_whose_bucket_vanished_waits_in_the_run_directory(
     s3, smallest_county: Path, tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch

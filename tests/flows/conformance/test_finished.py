@@ -261,7 +261,12 @@ def test_the_same_command_again_makes_nothing_again(
 
 
 @pytest.mark.parametrize(
-    "finished", cases("on demand", "homes", of=(*PRODUCTS, "on demand", "homes")), indirect=True
+    "finished",
+    [
+        pytest.param("topdown", marks=pytest.mark.soak(6)),
+        *cases("on demand", "homes", of=(*PRODUCTS[1:], "on demand", "homes")),
+    ],
+    indirect=True,
 )
 @pytest.mark.usefixtures("in_process")
 def test_after_the_last_measurement_nothing_confidential_is_read(

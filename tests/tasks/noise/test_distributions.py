@@ -91,7 +91,7 @@ def test_every_threshold_of_the_table_is_the_floor_that_decimal_intervals_give(d
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS, ids=str)
-@pytest.mark.parametrize("precision", [64, 190])
+@pytest.mark.parametrize("precision", [64, pytest.param(190, marks=pytest.mark.soak(1))])
 def test_enclosures_hold_what_decimal_intervals_hold(distribution, precision):
     first, low, high = threshold_bounds(distribution, precision)
     n = max(first + len(low), 1)

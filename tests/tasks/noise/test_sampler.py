@@ -27,6 +27,8 @@ from spineflow.tasks.noise.distributions import (
 )
 from spineflow.tasks.noise.sampler import CoarseFineSampler, build_table, draw_noise
 
+from tests.seeds import covering
+
 discrete_gaussian = partial(draw_noise, DISCRETE_GAUSSIAN)
 discrete_laplace = partial(draw_noise, DISCRETE_LAPLACE)
 N_DRAWS = 10**7
@@ -115,8 +117,7 @@ def test_a_rounded_continuous_gaussian_is_rejected():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fine_bits", [1, 3])
-@pytest.mark.parametrize("power", [1, 2])
+@pytest.mark.parametrize(("power", "fine_bits"), covering([1, 2], [1, 3]))
 def test_coarse_and_fine_parts_make_the_distribution_value_by_value(power, fine_bits):
     """So small a scale that the rejection step often fails and often begins with gamma >= 1."""
     mechanism = DISCRETE_GAUSSIAN if power == 2 else DISCRETE_LAPLACE

@@ -86,7 +86,7 @@ def fill_postgresql(folder: Path, address: str) -> None:
             subprocess.run(["psql", "-q", "-d", address, "-c", statement], check=True)
 
 
-@pytest.mark.slow
+@pytest.mark.soak(7)
 @pytest.mark.skipif(not INITDB, reason="PostgreSQL is not here")
 def test_a_release_out_of_postgresql_is_that_of_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

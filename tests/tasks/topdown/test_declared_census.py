@@ -20,7 +20,7 @@ from spineflow.tasks.topdown.intervals.run_posterior import RunPosterior
 from spineflow.tasks.topdown.paths import geography_file, spine_folder
 from spineflow.tasks.topdown.spine.files import read_spine
 
-from tests.seeds import seeds
+from tests.seeds import covering
 from tests.tasks.topdown.declared import load, run_declared
 from tests.tasks.topdown.drawn import draw_census
 
@@ -54,21 +54,17 @@ queries.other = { detailed = "1" }
 """
 
 
-SEEDS = [
-    pytest.param(seed, marks=pytest.mark.slow) if seed in (0, 2) else seed for seed in seeds(3, 10)
-]
-"""The census of the second has exact kinds above its areas."""
-
-
 def truth_of(folder: Path, levels: list[str]) -> pd.DataFrame:
     persons = pd.read_parquet(folder / "persons.parquet")
     dwellings = pd.read_parquet(folder / "dwellings.parquet")
     return persons.merge(dwellings, left_on="home", right_on="id")[[*levels, "kind"]]
 
 
-@pytest.mark.parametrize("estimator", ["topdown", "full_information", "block_by_block"])
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    ("seed", "estimator"), covering(range(3), ["topdown", "full_information", "block_by_block"])
+)
 def test_releases_keep_all_that_is_declared(tmp_path: Path, seed: int, estimator: str) -> None:
+    """The census of the second seed has exact kinds above its areas."""
     tree = draw_census(tmp_path, seed)
     tree["run"] = {"estimator": estimator}
     if estimator == "block_by_block":

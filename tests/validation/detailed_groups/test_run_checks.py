@@ -145,14 +145,12 @@ GROUPS, HOUSED = (
 DAMAGE: list[tuple[str, str, Change, str]] = [
     *(
         (run, file, change, COMPLETE)
-        for run, files in (("persons", (TRACTS, TOTALS)), ("households", (TYPES, TENURES)))
-        for file in files
+        for run, file in (("persons", TOTALS), ("households", TYPES))
         for change in (lost, twice, first("region_id", "99999999999"))
     ),
     *(
         (run, file, change, LOSS)
-        for run, files in (("persons", (TRACTS, TOTALS)), ("households", (TYPES, TENURES)))
-        for file in files
+        for run, file in (("persons", TOTALS), ("households", TYPES))
         for change in (first("plb", "1/7"), first("plb", "inf"), first("variance", 3.25))
     ),
     ("persons", TOTALS, first("value", lambda own: own + 10**6), TABLES),

@@ -184,7 +184,7 @@ towns = { query = "cenrace", level = "county subdivision", margin = 7 }
 """
 
 
-@pytest.mark.slow
+@pytest.mark.soak(4)
 def test_a_design_has_the_rho_that_its_own_split_may_have(county: Path, capsys) -> None:
     some = SOME.replace("OBJECTIVE", "largest_ratio").replace("MARGIN", "10")
     design = designed(county, capsys, "exact", EXACT + some)["persons"]
@@ -213,7 +213,7 @@ def test_the_smallest_rho_is_held_to_an_exact_guarantee(county: Path, capsys) ->
     assert not (county / "too-much-designed.toml").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.soak(4)
 def test_compared_splits_keep_the_same_exact_guarantee(county: Path, capsys) -> None:
     some = SOME.replace("OBJECTIVE", "largest_ratio").replace("MARGIN", "10")
     path, file = written(county, "splits", HEAD + EXACT + some), county / "compared.toml"

@@ -18,6 +18,7 @@ from spineflow.tasks.topdown.ingest.ingest import check_input_of
 from spineflow.tasks.topdown.settings import TopdownSettings
 
 from tests.census_inputs import check_inputs
+from tests.seeds import covering
 from tests.tasks.ledger.charged_runs import charge_run
 from tests.tasks.topdown.offices import Office, budget, office
 
@@ -97,8 +98,7 @@ def charged(ledger: Ledger, dataset: str, inputs: Mapping[str, InputDigest]) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("which", OTHERS)
-@pytest.mark.parametrize("is_first", [True, False], ids=["known", "afterwards"])
+@pytest.mark.parametrize(("which", "is_first"), covering([*OTHERS], [True, False]))
 def test_declared_people_are_recognised(
     which: str, is_first: bool, ledger: Ledger, tmp_path: Path
 ) -> None:
@@ -172,10 +172,15 @@ LEVELS = ("nation", "tract", "block")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("universe", ["people", "homes"])
 @pytest.mark.parametrize(
-    "attribute",
-    ['age]\ncolumn = "QAGE"\nnumbers = [0, 115]', 'race]\ncolumn = "CENRACE"\nnumbers = [1, 63]'],
+    ("universe", "attribute"),
+    covering(
+        ["people", "homes"],
+        [
+            'age]\ncolumn = "QAGE"\nnumbers = [0, 115]',
+            'race]\ncolumn = "CENRACE"\nnumbers = [1, 63]',
+        ],
+    ),
 )
 def test_people_of_the_2020_layout_are_recognised_in_a_declaration(
     universe: str, attribute: str, county: Path, ledger: Ledger, tmp_path: Path
