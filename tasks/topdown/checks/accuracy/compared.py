@@ -108,14 +108,66 @@ class Piece:
     def subspine(self) -> Compared:
         """The errors of the piece's subspine."""
         run, settings, universe = self.run, self.settings, self.universe
-        whole = PredictedUniverse.read(run, settings, universe)
+        whole, census = PredictedUniverse.read(run, settings, universe), settings.compiled_census
         known = cached_result(totals_file(run, universe), _state_of_spine(run, universe))
         totals: theory.Totals = (
             totals_of_universe(settings, whole)
             if known is None
             else {int(component): np.array(own) for component, own in known.items()}
         )
-        return _errors_of_subspine(run, settings, whole, self, totals)
+        number, is_cut = self.number, self.of > 1
+        subspine = subspine_of(whole.spine, number) if is_cut else Subspine.whole(whole.spine)
+        schema, n_blocks = settings.schema_of(universe), subspine.spine.n_blocks
+        counts = (
+            sum_histogram(
+                run.histogram(universe),
+                subspine.spine.block_geocode,
+                np.arange(n_blocks),
+                n_groups=n_blocks,
+                n_cells=schema.n_cells,
+                among_others=n_blocks < whole.spine.n_blocks,
+            ),
+            released_counts(
+                run, universe, whole.spine.geolevels[-1], schema.n_cells, subspine.blocks
+            ),
+        )
+        if census.summary_levels:
+            geography = _geography(run, whole.rows[subspine.blocks])
+            levels = subjects.levels_of_subspine(subspine.spine, geography, whole.spine)
+        else:
+            geography = read_geography(geography_file(run))
+            levels = subjects.entity_levels(subspine.spine, geography, census)
+        with_entities = [level for level in levels if level.n_entities]
+        prediction = theory.prediction_of(whole.prediction, subspine, number, totals)
+        possible = whole.type_is_possible[subspine.blocks].astype(np.int64)
+        of_types = incidence(prediction.type_of_cell, possible.shape[1])
+        records = np.asarray(counts[0].sum(axis=1)).reshape(-1, 1)
+        tallies: dict[str, dict[str, errors.Columns]] = {}
+        groups: dict[str, dict[str, errors.Columns]] = {}
+        for quantity in compared_quantities(settings, universe):
+            matrix = subjects.answer_matrix(quantity.answers, schema)
+            truth, released = ((own @ matrix).toarray() for own in counts)
+            product = prediction.product(quantity.answers)
+            may_be = possible @ ((of_types @ matrix).toarray() > 0) > 0
+            tallies[quantity.name] = {
+                level.name: errors.tally(
+                    level.sums(truth),
+                    level.sums(released),
+                    prediction.variances(level, product),
+                    level.sums(may_be.astype(np.int64)) > 0,
+                    level.sums(records)[:, 0],
+                )
+                for level in with_entities
+            }
+        for population, answers in subjects.redistricting_groups(schema, census).items():
+            matrix = subjects.answer_matrix(answers, schema)
+            truth, released = ((own @ matrix).toarray() for own in counts)
+            groups[population] = {
+                level.name: errors.largest_groups(level.sums(truth), level.sums(released))
+                for level in with_entities
+            }
+        of_levels = {level.name: sorted(level.geolevels) for level in levels}
+        return {"levels": of_levels, "errors": tallies, "groups": groups}
 
     def sums(self) -> dict[str, list[Any]]:
         """The errors of the piece's shards by `QUERY`, over all answers: sums of absolute and
@@ -371,73 +423,6 @@ def totals_of_universe(settings: TopdownSettings, whole: PredictedUniverse) -> t
     asked = [answer for quantity in quantities for answer in quantity.answers]
     prediction = whole.prediction
     return theory.totals_of(prediction, prediction.components(prediction.product(asked)))
-
-
-def _errors_of_subspine(
-    run: RunDirectory,
-    settings: TopdownSettings,
-    whole: PredictedUniverse,
-    piece: Piece,
-    totals: theory.Totals,
-) -> Compared:
-    """Compare a piece's subspine with the truth; `totals` are `totals_of_universe`."""
-    universe, census = whole.universe, settings.compiled_census
-    number, is_cut = piece.number, piece.of > 1
-    subspine = subspine_of(whole.spine, number) if is_cut else Subspine.whole(whole.spine)
-    schema, n_blocks = settings.schema_of(universe), subspine.spine.n_blocks
-    counts = (
-        sum_histogram(
-            run.histogram(universe),
-            subspine.spine.block_geocode,
-            np.arange(n_blocks),
-            n_groups=n_blocks,
-            n_cells=schema.n_cells,
-            among_others=n_blocks < whole.spine.n_blocks,
-        ),
-        released_counts(run, universe, whole.spine.geolevels[-1], schema.n_cells, subspine.blocks),
-    )
-    levels = _levels(run, settings, whole, subspine)
-    with_entities = [level for level in levels if level.n_entities]
-    prediction = theory.prediction_of(whole.prediction, subspine, number, totals)
-    possible = whole.type_is_possible[subspine.blocks].astype(np.int64)
-    of_types = incidence(prediction.type_of_cell, possible.shape[1])
-    records = np.asarray(counts[0].sum(axis=1)).reshape(-1, 1)
-    tallies: dict[str, dict[str, errors.Columns]] = {}
-    groups: dict[str, dict[str, errors.Columns]] = {}
-    for quantity in compared_quantities(settings, universe):
-        matrix = subjects.answer_matrix(quantity.answers, schema)
-        truth, released = ((own @ matrix).toarray() for own in counts)
-        product = prediction.product(quantity.answers)
-        may_be = possible @ ((of_types @ matrix).toarray() > 0) > 0
-        tallies[quantity.name] = {
-            level.name: errors.tally(
-                level.sums(truth),
-                level.sums(released),
-                prediction.variances(level, product),
-                level.sums(may_be.astype(np.int64)) > 0,
-                level.sums(records)[:, 0],
-            )
-            for level in with_entities
-        }
-    for population, answers in subjects.redistricting_groups(schema, census).items():
-        matrix = subjects.answer_matrix(answers, schema)
-        truth, released = ((own @ matrix).toarray() for own in counts)
-        groups[population] = {
-            level.name: errors.largest_groups(level.sums(truth), level.sums(released))
-            for level in with_entities
-        }
-    of_levels = {level.name: sorted(level.geolevels) for level in levels}
-    return {"levels": of_levels, "errors": tallies, "groups": groups}
-
-
-def _levels(
-    run: RunDirectory, settings: TopdownSettings, whole: PredictedUniverse, subspine: Subspine
-) -> tuple[subjects.EntityLevel, ...]:
-    if not settings.compiled_census.summary_levels:
-        geography = read_geography(geography_file(run))
-        return subjects.entity_levels(subspine.spine, geography, settings.compiled_census)
-    geography = _geography(run, whole.rows[subspine.blocks])
-    return subjects.levels_of_subspine(subspine.spine, geography, whole.spine)
 
 
 def _geography(run: RunDirectory, rows: np.ndarray) -> pd.DataFrame:
