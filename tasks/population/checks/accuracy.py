@@ -36,9 +36,18 @@ from ...runs.files import read_record
 from ..ingest.released import Sources, group_by_block, read_released
 from ..release.population import NOBODY, PERSONS_FILE, SUMMARY_FILE, UNITS_FILE
 from ..workload import household_types, person_levels
-from ..workload.household_types import COUPLES, FIRST_AGES, NO_COUPLE, OPEN_SIZE
-from ..workload.levels import head_races
-from ..workload.places import FIRST_RELATIONSHIP, PARTNERS, ROLE_OF_RELATIONSHIP, SCHOOLCHILD, YOUNG
+from ..workload.household_types import (
+    COUPLES,
+    FIRST_AGES,
+    FIRST_RELATIONSHIP,
+    NO_COUPLE,
+    OPEN_SIZE,
+    PARTNERS,
+    ROLE_OF_RELATIONSHIP,
+    SCHOOLCHILD,
+    YOUNG,
+    head_races,
+)
 
 GEOLEVELS = {"block": 16, "block group": 12, "tract": 11, "county": 5}
 """Leading digits of a block's code that identify the geounit."""

@@ -23,7 +23,7 @@ import pyarrow as pa
 from ....geography.hierarchy import ranks_within
 from ....validation.input_rules import LARGEST_COUNT, TRIP_RULES
 from ....validation.rules import Rule
-from ...noise.draws import RandomSource, random_words
+from ...noise.distributions import RandomSource, random_words
 from ...tables.columns import CodedColumn, KeyIndex, trimmed_texts
 from ...tables.layouts import Field
 from ...tables.readers import Batch, Selection, read_batches

@@ -17,8 +17,7 @@ from spineflow.tasks.population.checks.accuracy import (
     released_apart,
     true_records,
 )
-from spineflow.tasks.population.estimation.blocks import populate_county
-from spineflow.tasks.population.estimation.pieces import (
+from spineflow.tasks.population.estimation.blocks import (
     blocks_of,
     piece_names,
     populate_county,
