@@ -59,12 +59,13 @@ class _StatesInTurn:
         """The rows of the next state, none if there is no row of it."""
         for batch in self._batches:
             of_row = batch.column(STATE).cast(pa.string())
-            own = batch.filter(pc.equal(of_row, state))
-            later = batch.filter(pc.greater(of_row, state))
-            if own.num_rows:
-                yield own.select(list(names))
-            if later.num_rows:
-                self._batches = chain([later], self._batches)
+            first, stop = (
+                pc.sum(is_in(of_row, state)).as_py() for is_in in (pc.less, pc.less_equal)
+            )
+            if first < stop:
+                yield batch.slice(first, stop - first).select(list(names))
+            if stop < batch.num_rows:
+                self._batches = chain([batch.slice(stop)], self._batches)
                 return
 
 

@@ -250,8 +250,8 @@ def rows_of_states(
         groups = row_groups_with(file, STATE, lambda low, high: low <= last and first <= high)
         # Batches have few rows: threads would take longer to be handed the columns.
         for batch in file.iter_batches(WIDE_ROWS_PER_BATCH, groups, names, use_threads=False):
-            state = batch.column(STATE).cast(pa.string())
-            own = batch.filter(pc.is_in(state, pa.array(states, pa.string())))
+            is_own = pc.is_in(batch.column(STATE).cast(pa.string()), pa.array(states, pa.string()))
+            own = batch if pc.all(is_own).as_py() else batch.filter(is_own)
             if own.num_rows:
                 yield own.select(names)
 
