@@ -33,9 +33,9 @@ LEVELS = ("county", "tract", "block group", "county subdivision", "place")
 
 def main() -> None:
     """Print the table; see the module's docstring."""
-    from spineflow.tasks.topdown.checks.expected import expected_errors
     from spineflow.tasks.topdown.checks.replicate import (
         estimate,
+        expected_errors,
         lay_out,
         measure,
         read_dataset,

@@ -261,7 +261,7 @@ def declaration(name: str) -> type[BaseModel]:
 def cef_page() -> str:
     """Columns, places, group-quarters codes and rules of the Census Edited File."""
     from spineflow.tasks.tables.layouts import LAYOUTS
-    from spineflow.validation.census.input_rules import GROUP_QUARTERS_CODES, RULES
+    from spineflow.validation.input_rules import CENSUS_RULES, GROUP_QUARTERS_CODES
 
     lines = ["# Reference of the Census Edited File", "", "See [input](../input.md).", ""]
     lines += ["Positions are counted from 0, the end exclusive.", ""]
@@ -274,7 +274,7 @@ def cef_page() -> str:
             place = f"{field.start}–{field.end}" if layout.line_length else ""
             lines.append(f"| `{field.name}` | {field.kind} | {place} | {field.width or ''} |")
         lines += ["", "| rule | condition |", "|---|---|"]
-        own = [rule for rule in RULES if rule.table == layout.table]
+        own = [rule for rule in CENSUS_RULES if rule.table == layout.table]
         lines += [*(f"| `{rule.name}` | {rule.statement} |" for rule in own), ""]
     lines += ["## Codes of group quarters", "", "| type | codes of `QGQTYP` |", "|---|---|"]
     lines += [f"| {kind} | {' '.join(codes)} |" for kind, codes in GROUP_QUARTERS_CODES.items()]

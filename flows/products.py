@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 from pydantic import Field, create_model, model_validator
 
 from ..tasks.pages.document import Section as PageSection
-from ..tasks.population.checks.agreement import agreement_section
+from ..tasks.population.checks.accuracy import agreement_section
 from ..tasks.population.checks.expected import expected_population
 from ..tasks.population.estimation.blocks import (
     blocks_of,
@@ -72,7 +72,7 @@ from ..tasks.runs.settings import (
 from ..tasks.runs.settings_files import with_release_of
 from ..tasks.runs.steps import step
 from ..tasks.topdown.settings import TopdownSettings
-from ..validation.population.run_checks import check_population
+from ..validation.population import check_population
 from .console import check_input
 from .entry import flow_of_product
 from .running import prepare, run_stages

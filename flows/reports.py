@@ -46,7 +46,7 @@ def write_expected_errors(
     Raises InputRefused for runs of other products, without noise or a release, or not as charged.
     """
     if isinstance(settings, TopdownSettings) and settings.draws_noise:
-        from ..tasks.topdown.checks.expected import write_expected_page  # 1.2 s
+        from ..tasks.topdown.checks.replicate import write_expected_page  # 1.2 s
 
         simulate: Callable[[RunDirectory, Any, int, Path], Path] = write_expected_page
     elif product.accuracy.of_release is not None and not settings.privacy.infinite:

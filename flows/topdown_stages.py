@@ -16,8 +16,7 @@ from ..tasks.products.steps import check_release, release_run, report_run
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.topdown.checks.accuracy.compared import universes_in_pieces
 from ..tasks.topdown.checks.accuracy.steps import compare_piece, compare_with_truth, predict_errors
-from ..tasks.topdown.checks.pieces import pieces_apart
-from ..tasks.topdown.checks.steps import check_piece
+from ..tasks.topdown.checks.pieces import check_piece, pieces_apart
 from ..tasks.topdown.estimation.steps import COMBINE, ESTIMATE, combine, estimate, estimation_order
 from ..tasks.topdown.measurement.steps import measure
 from ..tasks.topdown.release.margins import FIGURES, FILES, has_margins

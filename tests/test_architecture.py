@@ -396,7 +396,8 @@ KNOWS_2020 = (
     # The Census Edited File: its columns, and the rules on them.
     "tasks/tables/layouts.py",
     "tasks/tables/presets/cef_layout.toml",
-    "validation/census/cef_rules.toml",
+    "validation/declared_rules/census.toml",
+    "validation/declared_rules/detailed_groups.toml",
     # The P.L. 94-171 format that a release is read from as fictional input.
     "tasks/topdown/release/tabulations/published.py",
     # The layout of the noisy measurements that the Census Bureau publishes.

@@ -43,7 +43,7 @@ from spineflow.tasks.topdown.spine.build import refuse_no_spine
 from spineflow.tasks.topdown.workload.costs import cost_of
 from spineflow.tasks.trips.design import TripsDesignSettings
 from spineflow.tasks.trips.settings import TripsSettings
-from spineflow.validation.census.input_rules import RULES
+from spineflow.validation.input_rules import CENSUS_RULES
 
 from benchmarks.error_by_rho import ABLATIONS, QUERIES
 
@@ -110,7 +110,7 @@ def settings_of(folder: Path, text: str) -> TopdownSettings:
 
 
 def test_the_message_shown_is_that_of_the_command(input_page: str) -> None:
-    rule = next(rule for rule in RULES if rule.name == "cenrace_is_valid")
+    rule = next(rule for rule in CENSUS_RULES if rule.name == "cenrace_is_valid")
     finding = Finding("persons.parquet", rule.column, rule.statement, rule.remedy)
     assert f"\nspineflow: {finding.sentence()}\n" in input_page
 
@@ -167,7 +167,7 @@ def test_fragments_of_declarations_have_known_keys(page: str) -> None:
 
 def test_the_reference_has_every_rule_and_command(generated: dict[str, str]) -> None:
     rules, commands = generated["reference/cef.md"], generated["reference/commands.md"]
-    assert all(f"| `{rule.name}` | {rule.statement} |" in rules for rule in RULES)
+    assert all(f"| `{rule.name}` | {rule.statement} |" in rules for rule in CENSUS_RULES)
     assert "| `QAGE` | number | 23–26 |  |" in rules and "| 3 | 301 |" in rules
     assert all(f"\n## spineflow {name}\n" in commands for name in ("run", "ledger", "design"))
 

@@ -13,13 +13,19 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from scipy.optimize import minimize_scalar
+
 from .outcome import Failures, UnusableRunFile
-from .run_files import check_answers, parse_fraction, read_json
+from .run_files import parse_fraction, read_json
 
 _LARGE = 100
 """Above this sigma^2 the variance of the discrete Gaussian differs from it by less than a float: by
@@ -46,7 +52,32 @@ def laplace_variance(scale: Fraction | float) -> float:
     return 2 * math.exp(-rate) / math.expm1(-rate) ** 2
 
 
+def rho_of(epsilon: Fraction, delta: Fraction, *, is_tight: bool = False) -> Fraction:
+    """The largest rho within epsilon at delta, to 50 digits: by the simple bound
+    rho + 2 sqrt(rho log(1 / delta)), or by the tight one.
+
+    >>> round(float(rho_of(Fraction(1), Fraction(1, 10**8))), 12)
+    0.013215362853
+    """
+    with localcontext() as context:
+        context.prec = 50
+        of, log = (Decimal(own.numerator) / own.denominator for own in (epsilon, delta))
+        log = -log.ln()
+        if not is_tight:
+            return Fraction((of / ((log + of).sqrt() + log.sqrt())) ** 2)
+
+        def rho(excess: Decimal) -> Decimal:
+            alpha = 1 + excess
+            return (of - (log - excess.ln() + alpha * (1 - 1 / alpha).ln()) / excess) / alpha
+
+        at = minimize_scalar(
+            lambda x: -float(rho(Decimal(math.exp(x)))), bounds=(-15, 25), method="bounded"
+        ).x
+        return Fraction(rho(Decimal(math.exp(at))))
+
+
 PLAN = Path("plan") / "plan.json"
+_ANSWERS = ["geocode", "query_name", "value", "variance", "plb"]
 VERSION = 1
 REPORT_DELTA = Fraction(1, 10**10)
 GAUSSIAN, LAPLACE = "discrete_gaussian", "discrete_laplace"
@@ -233,19 +264,30 @@ def check_measured(
     """Each level of a universe has one file, with every query of the plan in every region once, and
     with the variance and the loss of the plan.
     """
-    queries: dict[str, dict[str, tuple[int, str, float]]] = {}
+    levels: dict[str, dict[str, Measure]] = {}
     for own in read_plan(root).measures:
         if own.universe == universe and own.areas:
-            loss = "inf" if own.loss is None else str(own.loss)
-            answer = (own.answers or 0) // own.areas, loss, own.variance or 0.0
-            queries.setdefault(own.level, {})[f"{own.query}_dpq"] = answer
+            levels.setdefault(own.level, {})[f"{own.query}_dpq"] = own
     folder = root / "measurements" / universe
-    due = {answers_file(root, universe, level) for level in queries}
+    due = {answers_file(root, universe, level) for level in levels}
     if {path for path in folder.rglob("*") if path.is_file()} != due:
         failures.add(f"the files of measurements of {universe} are not one for each level")
-    for level, of_level in queries.items():
-        path = answers_file(root, universe, level)
-        check_answers(path, list(regions[level]), of_level, failures)
+    for level, queries in levels.items():
+        table = pq.read_table(answers_file(root, universe, level), columns=_ANSWERS)
+        if set(table["query_name"].unique().to_pylist()) != set(queries):
+            failures.add(f"level {level} was measured by other queries than the plan has")
+        for name, own in queries.items():
+            rows, where = table.filter(pc.equal(table["query_name"], name)), f"{name} of {level}"
+            loss = "inf" if own.loss is None else str(own.loss)
+            n_values = (own.answers or 0) // (own.areas or 1)
+            if rows["geocode"].to_pylist() != list(regions[level]):
+                failures.add(f"{where} is not measured once in each region")
+            if not pc.all(pc.equal(pc.list_value_length(rows["value"]), n_values)).as_py():
+                failures.add(f"{where} does not have {n_values} values")
+            if rows["plb"].unique().to_pylist() != [loss]:
+                failures.add(f"{where} does not cost {loss}")
+            if not np.allclose(rows["variance"].to_numpy(), own.variance or 0, rtol=1e-9, atol=0):
+                failures.add(f"{where} does not have the variance of its noise")
 
 
 def answers_file(root: Path, universe: str, level: str) -> Path:

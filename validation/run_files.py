@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -147,31 +148,6 @@ def open_parquet(
     return file
 
 
-def check_answers(
-    path: Path,
-    regions: Sequence[str],
-    queries: Mapping[str, tuple[int, str, float]],
-    failures: Failures,
-) -> None:
-    """Check the measurements of a level: those of the queries in each of its regions once, in their
-    order. For each query are given how many values an answer has, its loss and its variance.
-    """
-    columns = ["geocode", "query_name", "value", "variance", "plb"]
-    table, level = pq.read_table(path, columns=columns), path.parent.parent.name
-    if set(table["query_name"].unique().to_pylist()) != set(queries):
-        failures.add(f"level {level} was measured by other queries than the plan has")
-    for name, (n_values, loss, variance) in queries.items():
-        rows = table.filter(pc.equal(table["query_name"], name))
-        if rows["geocode"].to_pylist() != list(regions):
-            failures.add(f"{name} of {level} is not measured once in each region")
-        if not pc.all(pc.equal(pc.list_value_length(rows["value"]), n_values)).as_py():
-            failures.add(f"{name} of {level} does not have {n_values} values")
-        if rows["plb"].unique().to_pylist() != [loss]:
-            failures.add(f"{name} of {level} does not cost {loss}")
-        if not np.allclose(rows["variance"].to_numpy(), variance, rtol=1e-9, atol=0):
-            failures.add(f"{name} of {level} does not have the variance of its noise")
-
-
 def check_text(release: Path, name: str, *, is_private: bool, failures: Failures) -> pa.Table:
     """A released table, after it was checked that its text holds the rows of its Parquet file, and
     that both have the stamp that they must have. An empty field is null, an empty text is quoted.
@@ -213,8 +189,8 @@ def check_stamp(path: Path, *, is_private: bool, failures: Failures) -> bool:
     return has_stamp
 
 
-def head_of_text(path: Path, columns: Sequence[str]) -> bool:
-    """Whether a text with pipes between its fields has rows below its header.
+def head_of_text(path: Path, columns: Sequence[str], delimiter: str = "|") -> bool:
+    """Whether a text has rows below its header.
 
     Raises UnusableRunFile for a header that does not name the columns.
     """
@@ -222,7 +198,7 @@ def head_of_text(path: Path, columns: Sequence[str]) -> bool:
         header = text.readline()
         if header.rstrip(b"\r\n") == STAMP_LINE.rstrip():
             header = text.readline()
-        if header.rstrip(b"\r\n") != "|".join(columns).encode():
+        if header.rstrip(b"\r\n") != delimiter.join(columns).encode():
             raise UnusableRunFile(f"{path.name} does not have its layout's columns")
         return bool(text.read(1))
 
@@ -234,8 +210,9 @@ def opened_text(
     *,
     has_quotes: bool = False,
     section: tuple[int, int] | None = None,
+    delimiter: str = "|",
 ) -> Iterator[Iterator[pa.RecordBatch]]:
-    """The rows of a text with pipes between its fields, in batches, all or those of the lines
+    """The rows of a text, in batches, all or those of the lines
     between two offsets; fields may have quotes, and then line feeds, or have neither."""
     names, skipped = None, int(is_stamped(path))
     with pa.memory_map(str(path)) as mapped:
@@ -253,7 +230,7 @@ def opened_text(
                 skip_rows=skipped, block_size=BLOCK_OF_TEXT, column_names=names
             ),
             parse_options=pacsv.ParseOptions(
-                delimiter="|",
+                delimiter=delimiter,
                 quote_char='"' if has_quotes else False,
                 newlines_in_values=has_quotes,
             ),
@@ -262,6 +239,94 @@ def opened_text(
             ),
         ) as lines:
             yield lines
+
+
+def read_batches(
+    folder: Path,
+    columns: Sequence[str],
+    as_dictionary: Sequence[str] = (),
+    rows_per_batch: int = ROWS_PER_BATCH,
+    may_hold: Callable[[str, str], bool] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The columns of all Parquet files of a folder, in batches; none if there is no file.
+
+    With `may_hold`, only row groups that may have requested geocodes, by the lowest and the
+    highest. Raises UnusableRunFile for a file that is not Parquet, lacks a column or a value of
+    one.
+    """
+    for path in sorted(folder.glob("*.parquet")):
+        with open_parquet(path, columns, as_dictionary) as file:
+            groups = list(range(file.num_row_groups))
+            if may_hold is not None:
+                groups = row_groups_with(file, "geocode", may_hold)
+            for batch in file.iter_batches(
+                batch_size=rows_per_batch,
+                row_groups=groups,
+                columns=list(columns),
+                use_threads=file.metadata.num_rows > rows_per_batch,
+            ):
+                for name in columns:
+                    if batch.column(name).null_count:
+                        raise UnusableRunFile(f"a {name} in {relative_path(path)} is missing")
+                yield batch
+
+
+def row_groups_with(
+    file: pq.ParquetFile, name: str, may_hold: Callable[[str, str], bool]
+) -> list[int]:
+    """The row groups of a file that may have the requested rows, by the lowest and the highest text
+    of a column, where they have these statistics."""
+    column, found = file.schema_arrow.names.index(name), []
+    for group in range(file.num_row_groups):
+        range_ = file.metadata.row_group(group).column(column).statistics
+        if range_ is None or not range_.has_min_max or may_hold(range_.min, range_.max):
+            found.append(group)
+    return found
+
+
+def rows_between(
+    file: pq.ParquetFile,
+    rows: range,
+    columns: Sequence[str] | None = None,
+    rows_per_batch: int = ROWS_PER_BATCH,
+    *,
+    use_threads: bool = True,
+) -> Iterator[pa.RecordBatch]:
+    """Some rows of a file in batches; reads only the row groups that have them."""
+    sizes = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
+    starts = list(accumulate(sizes, initial=0))
+    groups = [i for i in range(len(sizes)) if starts[i] < rows.stop and starts[i + 1] > rows.start]
+    at = starts[groups[0]] if groups else 0
+    for batch in file.iter_batches(rows_per_batch, groups, columns, use_threads=use_threads):
+        first, stop = max(0, rows.start - at), min(batch.num_rows, rows.stop - at)
+        at += batch.num_rows
+        if first < stop:
+            yield batch.slice(first, stop - first)
+
+
+def pairs_of_rows(
+    left: Iterator[pa.RecordBatch], right: Iterator[pa.RecordBatch]
+) -> Iterator[tuple[pa.RecordBatch | None, pa.RecordBatch | None]]:
+    """Batches of as many rows from both sides, None for the side that has ended before: for every
+    batch of the left, or once for the right.
+    """
+    waiting: pa.RecordBatch | None = None
+    right = (batch for batch in right if batch.num_rows)
+    for batch in left:
+        while batch.num_rows:
+            if waiting is None:
+                waiting = next(right, None)
+            if waiting is None:
+                yield batch, None
+                break
+            n = min(batch.num_rows, waiting.num_rows)
+            yield batch.slice(0, n), waiting.slice(0, n)
+            batch = batch.slice(n)
+            waiting = waiting.slice(n) if n < waiting.num_rows else None
+    if waiting is None:
+        waiting = next(right, None)
+    if waiting is not None:
+        yield None, waiting
 
 
 def relative_path(path: Path) -> str:

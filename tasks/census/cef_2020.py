@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...validation.census.input_rules import ADULT_AGE
+from ...validation.input_rules import ADULT_AGE
 from .census import preset_census
 from .recodes import Recode
 from .schema import Schema

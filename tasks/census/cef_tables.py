@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from scipy import sparse
 
-from ...validation.census.input_rules import NURSING_FACILITY, applicable_rules
+from ...validation.input_rules import NURSING_FACILITY, applicable_rules
 from ...validation.rules import Rule
 from ..ledger.recognition import InputDigest, RecordColumn, digest_of_parts
 from ..tables.columns import CodedColumn, GrowingColumn, KeyColumn, KeyIndex, is_blank_key, zeros

@@ -11,8 +11,7 @@ from functools import partial
 
 from pyarrow import parquet
 
-from ...validation.detailed_groups.privacy_loss import check_privacy
-from ...validation.detailed_groups.run_checks import run_checks
+from ...validation.detailed_groups.run_checks import check_privacy, run_checks
 from ..pages.document import Block, Section
 from ..products.comparison import read_errors
 from ..products.plan import Plan

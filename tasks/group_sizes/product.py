@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ...validation.group_sizes.privacy_loss import check_privacy
-from ...validation.group_sizes.run_checks import run_checks
+from ...validation.group_sizes import check_privacy, run_checks
 from ..ledger.accounting import BOUNDED
 from ..pages.document import Block
 from ..products.budget import Cost

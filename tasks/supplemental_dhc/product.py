@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pyarrow import parquet
 
-from ...validation.supplemental_dhc.privacy_loss import check_privacy
-from ...validation.supplemental_dhc.run_checks import run_checks
+from ...validation.supplemental_dhc import check_privacy, run_checks
 from ..products.budget import Cost
 from ..products.certificate import Facts
 from ..products.comparison import read_errors

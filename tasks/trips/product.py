@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from pyarrow import parquet
 
-from ...validation.trips.privacy_loss import check_privacy
-from ...validation.trips.run_checks import run_checks
+from ...validation.trips import check_privacy, run_checks
 from ..pages.document import Block
 from ..pages.numbers import format_delta, format_epsilon
 from ..pages.template import table

@@ -9,8 +9,8 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from spineflow.validation.census.input_rules import RULES, applicable_rules
 from spineflow.validation.expectations import by_the_rules_alone, run_suites
+from spineflow.validation.input_rules import CENSUS_RULES, applicable_rules
 from spineflow.validation.outcome import Outcome
 from spineflow.validation.rules import Rule, count_violations
 
@@ -52,24 +52,24 @@ def evidence_of(rule: Rule, *extra):
 
 def full_evidence():
     evidence: dict = {}
-    for rule in RULES:
+    for rule in CENSUS_RULES:
         evidence.setdefault(rule.suite, {})[rule.evidence] = evidence_of(rule)
     return evidence
 
 
 def outcomes_by_rule(evidence):
     """By Great Expectations, and by the rules alone, which say the same."""
-    outcomes = run_suites(RULES, evidence)
+    outcomes = run_suites(CENSUS_RULES, evidence)
     with by_the_rules_alone():
-        assert run_suites(RULES, evidence) == outcomes
+        assert run_suites(CENSUS_RULES, evidence) == outcomes
     return {(o.subject, o.name): o.passed for o in outcomes}
 
 
 def test_every_rule_passes_on_good_values():
     evidence = full_evidence()
-    assert all(count_violations(rule, evidence) == 0 for rule in RULES)
-    assert run_suites(RULES, evidence) == tuple(
-        Outcome(rule.name, rule.suite, True) for rule in RULES
+    assert all(count_violations(rule, evidence) == 0 for rule in CENSUS_RULES)
+    assert run_suites(CENSUS_RULES, evidence) == tuple(
+        Outcome(rule.name, rule.suite, True) for rule in CENSUS_RULES
     )
 
 
@@ -77,7 +77,7 @@ def test_every_rule_passes_on_good_values():
 def test_every_rule_fails_on_each_bad_value(position):
     evidence = full_evidence()
     spoilt = {}
-    for rule in RULES:
+    for rule in CENSUS_RULES:
         bad = BAD.get(rule.evidence, [True])
         value = bad[position % len(bad)]
         evidence[rule.suite][rule.evidence] = evidence_of(rule, value)
@@ -94,9 +94,9 @@ def test_one_broken_rule_leaves_the_others_alone():
 
 
 def test_rules_are_named_once_and_state_what_must_hold():
-    assert len({(rule.suite, rule.name) for rule in RULES}) == len(RULES)
-    assert len({(rule.suite, rule.evidence) for rule in RULES}) == len(RULES)
-    for rule in RULES:
+    assert len({(rule.suite, rule.name) for rule in CENSUS_RULES}) == len(CENSUS_RULES)
+    assert len({(rule.suite, rule.evidence) for rule in CENSUS_RULES}) == len(CENSUS_RULES)
+    for rule in CENSUS_RULES:
         assert rule.suite in SUITES
         assert (rule.allowed is None) != (rule.pattern is None)
         assert " must " in rule.statement or " may " in rule.statement
@@ -112,12 +112,12 @@ def test_columns_that_were_not_read_have_no_rules():
     del evidence["persons"]["QSEX"]
     names = {rule.name for rule in applicable_rules(evidence)}
     assert "qsex_is_valid" not in names
-    assert len(names) == len({rule.name for rule in RULES}) - 1
+    assert len(names) == len({rule.name for rule in CENSUS_RULES}) - 1
 
 
 def test_an_expectation_that_cannot_be_evaluated_has_not_passed():
     evidence = {"persons": {"QAGE": {"1": 1}}}
-    rules = [rule for rule in RULES if rule.suite == "persons" and rule.evidence == "QAGE"]
+    rules = [rule for rule in CENSUS_RULES if rule.suite == "persons" and rule.evidence == "QAGE"]
     strange = Rule("strange", "persons", "persons", "X", "absent", "X must be", "-", allowed=("1",))
     outcomes = run_suites([*rules, strange], evidence)
     assert [outcome.passed for outcome in outcomes] == [True, False]
@@ -135,9 +135,9 @@ def test_no_output_no_files_no_network(tmp_path):
         socket.socket.connect = refuse
         socket.getaddrinfo = refuse
         from spineflow.validation.expectations import run_suites
-        from spineflow.validation.census.input_rules import RULES
+        from spineflow.validation.input_rules import CENSUS_RULES
 
-        rules = [rule for rule in RULES if rule.evidence == "QAGE"]
+        rules = [rule for rule in CENSUS_RULES if rule.evidence == "QAGE"]
         assert "great_expectations" not in __import__("sys").modules
         outcomes = run_suites(rules, {"persons": {"QAGE": ["130"]}})
         assert [outcome.passed for outcome in outcomes] == [False]

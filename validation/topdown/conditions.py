@@ -26,8 +26,8 @@ from scipy import sparse
 
 from ..outcome import Failures
 from ..run_files import UnusableRunFile, positions, read_json
-from .declaration import TOTAL, Cells, Declaration, PublicAreas, incidence
-from .estimates import LevelEstimates, count_unknown, lengths_of_lists, read_batches
+from .declaration import TOTAL, Cells, Declaration, PublicAreas, incidence, wrap_in_list
+from .measurements import LevelEstimates, batches_of_level, count_unknown, lengths_of_lists
 from .spine import RunSpine, SpineLevel, SpinePart
 
 COMPLETE = "constraints_are_complete"
@@ -247,11 +247,19 @@ class _Conditions:
             own = kinds["sizes"]
             other = self.other(own["universe"])
             size = other.grouping(own["size"])
-            people = [listed_twice(own["people"].get(label, 0)) for label in size.labels]
+            people = [wrap_in_list(own["people"].get(label, 0)) for label in size.labels]
+            ends = np.array([(numbers[0], numbers[-1]) for numbers in people])
             level = np.array(size.groups)[other.levels(size.attribute)]
-            of_cell = np.array(people)[level] * other.where(own.get("of", {}))[:, None]
+            of_cell = ends[level] * other.where(own.get("of", {}))[:, None]
             least, most = (self._others({own["universe"]: of_cell[:, i]}) for i in (0, 1))
-            yield from self._agreement(own, _largest(least, by_row), most)
+
+            def low(areas: np.ndarray) -> sparse.csr_array:
+                found = least(areas)
+                if by_row is None:
+                    return found
+                return found.maximum(sparse.csr_array(by_row(areas).sum(axis=1)[:, None]))
+
+            yield from self._agreement(own, low, most)
         for own in declared:
             if own.get("kind", "presence") == "presence":
                 yield from self._presence(own)
@@ -291,21 +299,6 @@ class _Conditions:
             )
 
         yield from self._agreement({**own, "where": {}}, low, high)
-
-
-def listed_twice(people: Any) -> tuple[int, int]:
-    """Least and most people of a size; one number where they are the same."""
-    return (people, people) if isinstance(people, int) else (people[0], people[1])
-
-
-def _largest(
-    first: Callable[[np.ndarray], sparse.csr_array],
-    by_row: Callable[[np.ndarray], sparse.csr_array] | None,
-) -> Callable[[np.ndarray], sparse.csr_array]:
-    """The larger of numbers `(n, 1)` and of the sums of others' rows."""
-    if by_row is None:
-        return first
-    return lambda at: first(at).maximum(sparse.csr_array(by_row(at).sum(axis=1)[:, None]))
 
 
 def _empty_sums(n: int, n_rows: int) -> sparse.csr_array:
@@ -490,9 +483,7 @@ def _check_files(
     by_name = {one.name: one for one in dues}
     columns = ("geocode", "query_name", "sign", "value")
     texts = ["query_name", "sign"]
-    for batch in read_batches(
-        folder, columns, as_dictionary=texts, level=level, rows_per_batch=AREAS_AT_ONCE
-    ):
+    for batch in batches_of_level(folder, columns, level, texts, AREAS_AT_ONCE):
         if strays:
             batch = batch.filter(pa.array(level.positions(batch.column("geocode")) < 0))
         names = batch.column("query_name")

@@ -12,7 +12,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import ROUND_FLOOR, Context, Decimal, localcontext
+from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import cache, cached_property
 from pathlib import Path
@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from scipy import sparse
 
-from ..plan import not_private_reason
+from ..plan import not_private_reason, rho_of
 from ..run_files import UnusableRunFile, positions, read_settings, read_table, to_text
 from .spine import RunSpine
 
@@ -307,7 +307,12 @@ class Declaration:
         )
         total = epsilon if is_pure else rho
         if total is None and epsilon is not None and delta is not None:
-            total = rho_of(epsilon, delta)
+            # The product rounds it down to 12 digits.
+            rho = rho_of(epsilon, delta)
+            quotient = Context(prec=12, rounding=ROUND_FLOOR).divide(
+                Decimal(rho.numerator), Decimal(rho.denominator)
+            )
+            total = Fraction(quotient)
         return Budget(
             None if self.settings["privacy"]["infinite"] else total,
             is_pure,
@@ -411,23 +416,6 @@ def paths(codes: Sequence[pa.Array]) -> pa.StringArray:
         texts = [quote(text, safe="").replace(".", "%2E") for text in coded.dictionary.to_pylist()]
         parts.append(pa.array(texts, pa.string()).take(coded.indices))
     return pc.binary_join_element_wise(*parts, ".")
-
-
-def rho_of(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """The rho whose simple bound rho + 2 sqrt(rho log(1 / delta)) is epsilon, rounded down to 12
-    digits.
-
-    >>> float(rho_of(Fraction(1), Fraction(1, 10**8)))
-    0.0132153628528
-    """
-    with localcontext(Context(prec=60)) as context:
-        log_inverse, own = (
-            (Decimal(delta.denominator) / delta.numerator).ln(),
-            Decimal(epsilon.numerator) / epsilon.denominator,
-        )
-        rho = ((log_inverse + own).sqrt() - log_inverse.sqrt()) ** 2
-        context.prec, context.rounding = 12, ROUND_FLOOR
-        return Fraction(+rho)
 
 
 def labels_of(attribute: Mapping[str, Any]) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
 
@@ -13,9 +12,8 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from ..outcome import Failures
-from ..run_files import BLOCK_OF_TEXT, UnusableRunFile
-from .table_rows import TableRows, gather_batches, pairs_of_rows
-from .tables import LevelTables
+from ..run_files import BLOCK_OF_TEXT, UnusableRunFile, pairs_of_rows
+from .tables import STATE, LevelTables, rows_of_states
 
 _N_VARIABLES = {"P001": 71, "P002": 73, "P003": 71, "P004": 73, "P005": 10, "H001": 3}
 _SEGMENTS = {"00001": ("P001", "P002"), "00002": ("P003", "P004", "H001"), "00003": ("P005",)}
@@ -26,48 +24,49 @@ _TOTALS = {"POP100": "P0010001", "HU100": "H0010001"}
 _N_SEGMENT_FIELDS = 5
 
 
-def _folders(tables: LevelTables) -> list[Path]:
-    """The folder of each state, one for all of a release of one; raises UnusableRunFile where there
-    are more or fewer."""
-    folder = tables.release / "pl94171"
-    found = [folder]
-    if len(tables.states) != 1:
-        found = sorted(path for path in folder.iterdir() if path.is_dir())
-    if len(found) != len(tables.states):
-        raise UnusableRunFile("pl94171 does not have a folder for each state")
-    return found
-
-
-def check_legacy_states(tables: LevelTables, failures: Failures) -> None:
-    """Every state of the release has its files; raises UnusableRunFile for a missing one."""
-    found = {
-        _state_of(_legacy_files(place, tables.declaration.is_private)) for place in _folders(tables)
-    }
-    if found != set(tables.states):
-        failures.add("pl94171 does not have the states of the geography")
-
-
 def check_legacy(tables: LevelTables, states: Sequence[str], failures: Failures) -> None:
-    """The files of some of the states have the entities and the numbers of the tables.
+    """The files of some of the states have the entities and the numbers of the tables, and every
+    state of the release has its files.
 
     Raises UnusableRunFile for missing files, and Arrow's exceptions for files of other fields.
     """
-    files = {}
-    for place in _folders(tables):
-        of_place = _legacy_files(place, tables.declaration.is_private)
-        files[_state_of(of_place)] = of_place
+    folder = tables.release / "pl94171"
+    places = [folder]
+    if len(tables.states) != 1:
+        places = sorted(path for path in folder.iterdir() if path.is_dir())
+    found = [_legacy_files(place, tables.declaration.is_private) for place in places]
+    files = {_state_of(own): own for own in found}
+    if len(found) != len(tables.states) or set(files) != set(tables.states):
+        raise UnusableRunFile("pl94171 does not have a folder for each state of the geography")
     columns = {_HEADER: ["GEOID", *_TOTALS.values()]}
     columns |= {segment: _segment_variables(segment) for segment in _SEGMENTS}
-    needed = list(dict.fromkeys(chain.from_iterable(columns.values())))
-    with ExitStack() as stack:
-        levels = [
-            stack.enter_context(TableRows(tables.file(stem), needed)) for stem in tables.levels
+    for part, names in columns.items() if states else ():
+        of_levels = [
+            _StatesInTurn(rows_of_states(tables.file(own), states, names)) for own in tables.levels
         ]
-        for state in sorted(set(states) & set(files)):
-            for part, names in columns.items():
-                of_levels = [one.of_state(state, names) for one in levels]
-                rows = gather_batches(chain.from_iterable(of_levels))
-                _check_part(files[state][part], part, names, rows, failures)
+        for state in states:
+            rows = chain.from_iterable(own.rows(state, names) for own in of_levels)
+            _check_part(files[state][part], part, names, rows, failures)
+
+
+class _StatesInTurn:
+    """Rows that are in the order of their states, taken state by state."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+
+    def rows(self, state: str, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The rows of the next state, none if there is no row of it."""
+        for batch in self._batches:
+            of_row = batch.column(STATE).cast(pa.string())
+            first, stop = (
+                pc.sum(is_in(of_row, state)).as_py() for is_in in (pc.less, pc.less_equal)
+            )
+            if first < stop:
+                yield batch.slice(first, stop - first).select(list(names))
+            if stop < batch.num_rows:
+                self._batches = chain([batch.slice(stop)], self._batches)
+                return
 
 
 def _check_part(

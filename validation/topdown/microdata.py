@@ -6,7 +6,10 @@ order of their areas, together with the estimates of some ten thousand areas at 
 
 from __future__ import annotations
 
+import mmap
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,15 +27,17 @@ from ..run_files import (
     UnusableRunFile,
     check_stamp,
     head_of_text,
+    is_stamped,
     number_texts,
     open_parquet,
     opened_text,
+    pairs_of_rows,
+    rows_between,
 )
 from .declaration import Cells
-from .estimates import LevelEstimates, sum_counts
 from .layout import SEPARATOR, Description, Layout, Rows
+from .measurements import LevelEstimates, sum_counts
 from .spine import BLOCKS_PER_PART, RunSpine, SpineLevel
-from .table_rows import end_of_header, first_line, first_row, pairs_of_rows, rows_between, text_of
 
 MICRODATA = "microdata_tabulate_to_estimates"
 _NONE = np.zeros(0, dtype=np.int64)
@@ -69,6 +74,10 @@ class ReleasedRows:
     count: np.ndarray
     described: np.ndarray | None
     further: np.ndarray
+
+
+IsBefore = Callable[[Sequence[str]], bool]
+"""Whether the row with these codes is before a section."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +117,54 @@ class Sections:
 
             (row, line), (end_of_rows, end_of_lines) = map(first_of, areas)
         return cls(range(row, end_of_rows), (line, end_of_lines))
+
+
+@contextmanager
+def text_of(path: Path) -> Iterator[mmap.mmap]:
+    """The bytes of a text that is not empty, mapped."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        yield mapped
+
+
+def end_of_header(path: Path) -> int:
+    """Offset of the first line of a text after its stamp, if there is one, and its header."""
+    with path.open("rb") as text:
+        for _ in range(1 + is_stamped(path)):
+            text.readline()
+        return text.tell()
+
+
+def first_line(text: mmap.mmap, start: int, is_before: Callable[[bytes], bool]) -> int:
+    """Offset of the first line from `start` on that is not before a section, in a text ordered
+    so."""
+    low, high = start, len(text)
+    while low < high:
+        middle = (low + high) // 2
+        line = max(text.rfind(b"\n", low, middle) + 1, low)
+        end = text.find(b"\n", middle) + 1 or len(text)
+        if is_before(text[line:end]):
+            low = end
+        else:
+            high = line
+    return low
+
+
+def first_row(file: pq.ParquetFile, columns: Sequence[str], is_before: IsBefore) -> int:
+    """Number of the first row that is not before a section, in a file ordered so."""
+
+    def is_not_before(group: pa.Table, row: int) -> bool:
+        return not is_before([str(group[name][row].as_py()) for name in columns])
+
+    def begins_not_before(number: int) -> bool:
+        return is_not_before(file.read_row_group(number, columns), 0)
+
+    sizes = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
+    number = bisect_left(range(len(sizes)), True, key=begins_not_before)
+    if not number:
+        return 0
+    group = file.read_row_group(number - 1, columns)
+    row = bisect_left(range(len(group)), True, key=lambda row: is_not_before(group, row))
+    return sum(sizes[: number - 1]) + row
 
 
 EstimatesOf = Callable[[SpineLevel], LevelEstimates]
@@ -355,6 +412,8 @@ def agreeing_batches(
     is_private: bool,
     has_quotes: bool,
     sections: Sections | None = None,
+    delimiter: str = "|",
+    rows_per_batch: int = ROWS_PER_BATCH,
 ) -> Iterator[pa.RecordBatch]:
     """Yield rows of a Parquet file of these columns, compared with those of its text file, all or
     those of sections of both; texts are dictionaries."""
@@ -365,7 +424,7 @@ def agreeing_batches(
     types = pq.read_schema(parquet).remove_metadata()
     if types.names != list(names):
         raise UnusableRunFile(f"{parquet.name} has other columns than {', '.join(names)}")
-    head_of_text(text, types.names)
+    head_of_text(text, types.names, delimiter)
     if sections is None or not sections.rows.start:
         for path in (parquet, text):
             check_stamp(path, is_private=is_private, failures=failures)
@@ -373,9 +432,11 @@ def agreeing_batches(
     # Texts as the file has them, each distinct one once, take half of the time.
     with (
         pq.ParquetFile(parquet, read_dictionary=types.names) as file,
-        opened_text(text, types, has_quotes=has_quotes, section=section) as lines,
+        opened_text(
+            text, types, has_quotes=has_quotes, section=section, delimiter=delimiter
+        ) as lines,
     ):
-        batches = file.iter_batches(batch_size=ROWS_PER_BATCH)
+        batches = file.iter_batches(batch_size=rows_per_batch)
         if sections is not None:
             batches = rows_between(file, sections.rows)
         yield from _compare_batches(batches, lines, stem.name, failures)

@@ -8,7 +8,7 @@ tables, whole files and shares of the states. `outcomes` combines the findings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -18,45 +18,14 @@ from scipy import sparse
 
 from ..outcome import Failures, Outcome
 from ..run_files import UnusableRunFile, unusable_files_fail
+from . import measurements, microdata, spine, tables
 from .conditions import AGREE, BOUNDS, COMPLETE, EXACT, HELD, RELATIONS, ZEROS, HeldLevels
 from .declaration import Budget, Cells, Declaration, PublicAreas
-from .estimates import (
-    LevelEstimates,
-    check_children_add_to_parents,
-    count_unknown,
-    no_estimates,
-    read_estimates,
-)
 from .layout import layout_of
-from .legacy import check_legacy, check_legacy_states
-from .measurements import LOSS, MEASURED, NOISE, check_demanded, check_measurements
-from .microdata import MICRODATA, Microdata, check_company, check_description, check_microdata
+from .legacy import check_legacy
+from .measurements import LevelEstimates
 from .privacy import ACCOUNTING, check_privacy
-from .spine import (
-    BLOCKS_PER_PART,
-    RunSpine,
-    SpineLevel,
-    SpinePart,
-    check_shares,
-    check_spine,
-    count_blocks,
-    cut_depth,
-    read_spine,
-    spine_parts,
-)
-from .tables import (
-    COUNT,
-    MARGINS,
-    REPEAT,
-    SUFFIX,
-    LevelTables,
-    check_files,
-    check_margins,
-    check_named_table,
-    check_states,
-    margin_groups,
-    named_tables,
-)
+from .spine import RunSpine, SpineLevel, SpinePart
 
 ESTIMATES, CHILDREN = "estimates_are_counts", "children_add_to_parents"
 TREE, SHARES = "spine_is_a_tree", "shares_add_to_one"
@@ -69,10 +38,10 @@ CHECKS: Mapping[str, str] = {
     BOUNDS: "lower and upper bounds are met by every geounit",
     ZEROS: "impossible cells are empty",
     SHARES: "on the path from the root to every area",
-    MEASURED: "every geounit with a share has each query exactly once",
-    NOISE: "the variance of every measurement, and its values",
-    LOSS: "each measurement's is the total times the shares of its geounit and query",
-    MICRODATA: "Parquet and text rows agree and give the estimates of areas",
+    measurements.MEASURED: "every geounit with a share has each query exactly once",
+    measurements.NOISE: "the variance of every measurement, and its values",
+    measurements.LOSS: "each measurement's is the total times the shares of its geounit and query",
+    microdata.MICRODATA: "Parquet and text rows agree and give the estimates of areas",
     HELD: "with those of the earlier releases, in every geounit",
     RELATIONS: "linear relations are met by every geounit",
     **dict.fromkeys(AGREE.values(), "records of both are possible together in every geounit"),
@@ -82,16 +51,17 @@ CHECKS: Mapping[str, str] = {
 
 OF_RELEASE: Mapping[str, str] = {
     ACCOUNTING: "the plan is what settings, census and spines promise",
-    COUNT: "every variable of every entity of every level",
-    REPEAT: "the four files of each state, record by record",
-    MARGINS: "an interval for every cell of every table",
+    tables.COUNT: "every variable of every entity of every level",
+    tables.REPEAT: "the four files of each state, record by record",
+    tables.MARGINS: "an interval for every cell of every table",
 }
 """Checks of the release as a whole."""
 RELEASE = "release"
 
 TOP, BELOW, ROWS, FILES, STATES, NAMED = "top", "below", "rows", "files", "states", "named"
 PLAN, TABLES = "plan", "tables"
-OPTIONAL = {COMPLETE, EXACT, BOUNDS, ZEROS, HELD, RELATIONS, *AGREE.values()}
+OF_MEASUREMENTS = (measurements.MEASURED, measurements.NOISE, measurements.LOSS)
+OPTIONAL = {EXACT, BOUNDS, ZEROS, HELD, RELATIONS, *AGREE.values()}
 """Checks that apply only to universes with the declarations that they check."""
 
 
@@ -114,48 +84,38 @@ class Piece:
 class Findings:
     """Findings of some pieces of the checks.
 
-    made : the checks that applied.
-    failures : by check.
+    failures : of each check that applied.
     unusable : why no check could be made, so that all of them fail.
     """
 
-    made: list[str] = field(default_factory=list)
     failures: dict[str, Failures] = field(default_factory=dict)
     unusable: Failures = field(default_factory=Failures)
 
     @classmethod
-    def of(cls, *checks: str) -> Findings:
-        """None yet, of some checks."""
-        return cls(list(checks), {name: Failures() for name in checks})
-
-    @classmethod
-    def made_by(cls, check: str, make: Callable[[Failures], None]) -> Findings:
-        """Those of one check, which `make` records; an unusable file is one of them."""
-        found = cls.of(check)
-        with unusable_files_fail(found.failures[check]):
-            make(found.failures[check])
+    def made_by(cls, *checks: tuple[str, Callable[[Failures], None]]) -> Findings:
+        """Those of some checks, which a function each records; an unusable file is one of them."""
+        found = cls({name: Failures() for name, _ in checks})
+        for name, make in checks:
+            with unusable_files_fail(found.failures[name]):
+                make(found.failures[name])
         return found
 
-    def add(self, further: Findings, *, is_repeated: bool = False) -> None:
+    def add(self, further: Findings, *, is_repeated: bool) -> None:
         """Add the findings of the next piece. With `is_repeated`, failures that begin like known
         ones are left out: several pieces report one unusable file of tables."""
-        self.made = list(dict.fromkeys([*self.made, *further.made]))
         for name, found in further.failures.items():
             own = self.failures.setdefault(name, Failures())
             if not (is_repeated and found.texts == own.texts[: len(found.texts)]):
                 own.extend(found)
-        if further.unusable.count and not self.unusable.count:
+        if not self.unusable.count:
             self.unusable = further.unusable
 
-    def outcomes(self, subject: str, details: Mapping[str, str]) -> list[Outcome]:
+    def outcomes(self, subject: str, details: Mapping[str, str]) -> Iterator[Outcome]:
         """The outcome of each check that was made, in order."""
-        found = []
         for name, detail in details.items():
-            failures = self.failures.get(name, Failures())
-            if name in self.made or failures.count:
-                failures.extend(self.unusable)
-                found.append(failures.outcome(name, subject, detail))
-        return found
+            if name in self.failures:
+                self.failures[name].extend(self.unusable)
+                yield self.failures[name].outcome(name, subject, detail)
 
 
 @dataclass(frozen=True)
@@ -168,7 +128,7 @@ class CheckedRun:
 
     root: Path
     release: Path
-    blocks_per_part: int = BLOCKS_PER_PART
+    blocks_per_part: int = spine.BLOCKS_PER_PART
 
     @cached_property
     def declaration(self) -> Declaration:
@@ -176,9 +136,9 @@ class CheckedRun:
         return Declaration.read(self.root)
 
     @cached_property
-    def tables(self) -> LevelTables:
+    def tables(self) -> tables.LevelTables:
         """The tables of summary levels."""
-        return LevelTables(self.declaration, self.release)
+        return tables.LevelTables(self.declaration, self.release)
 
     def pieces(self, pieces_of: Callable[[Path], int]) -> list[Piece]:
         """All pieces of the checks, in the order in which their findings are combined; `pieces_of`
@@ -202,45 +162,38 @@ class CheckedRun:
             n = min(n_of(self.root / "spine" / "geography.parquet"), self.tables.n_states)
             every.append(Piece(FILES, TABLES))
             every += [Piece(STATES, TABLES, number, n) for number in range(n)]
-        if named_tables(self.declaration):
+        if tables.named_tables(self.declaration):
             every.append(Piece(NAMED, TABLES))
         if self.declaration.settings["release"].get("margins"):
-            every += [Piece(MARGINS, TABLES, number, n) for number in range(n)]
+            every += [Piece(tables.MARGINS, TABLES, number, n) for number in range(n)]
         return every
 
     def check(self, piece: Piece) -> Findings:
         """Return the findings of a piece."""
-        if piece.subject in self.declaration.universes:
+        share, declaration, release = (piece.number, piece.of), self.declaration, self.release
+        if piece.subject in declaration.universes:
             checked = CheckedUniverse(self, piece.subject)
             if piece.kind == TOP:
                 return checked.check_top()
-            return checked.check_rows(piece) if piece.kind == ROWS else checked.check_below(piece)
+            return (checked.check_rows if piece.kind == ROWS else checked.check_below)(share)
         if piece.kind == PLAN:
-            return Findings.made_by(ACCOUNTING, partial(check_privacy, self.root))
-        if piece.kind == MARGINS and not any((self.release / "tables").glob(f"*{SUFFIX}.*")):
-            return Findings()
-        if piece.kind == MARGINS:
-            return Findings.made_by(MARGINS, partial(self._check_margins, piece))
-        found = Findings()
+            return Findings.made_by((ACCOUNTING, partial(check_privacy, self.root)))
+        if piece.kind == tables.MARGINS:
+            if not any((release / "tables").glob(f"*{tables.SUFFIX}.*")):
+                return Findings()
+            groups = tables.margin_groups(declaration, self.tables)
+            own = partial(tables.check_margins, release, groups, share=share)
+            return Findings.made_by((tables.MARGINS, own))
         if piece.kind == NAMED:
-            for table in named_tables(self.declaration):
-                check_table = partial(check_named_table, self.declaration, table, self.release)
-                found.add(Findings.made_by(COUNT, check_table))
-            return found
-        for name in (COUNT, *([REPEAT] if self.tables.has_legacy else [])):
-            found.add(Findings.made_by(name, partial(self._check_tables, name, piece)))
-        return found
-
-    def _check_margins(self, piece: Piece, failures: Failures) -> None:
-        groups = margin_groups(self.declaration, self.tables)
-        check_margins(self.release, groups, failures, (piece.number, piece.of))
-
-    def _check_tables(self, check: str, piece: Piece, failures: Failures) -> None:
+            check_named = partial(tables.check_named_tables, declaration, release)
+            return Findings.made_by((tables.COUNT, check_named))
         if piece.kind == FILES:
-            (check_files if check == COUNT else check_legacy_states)(self.tables, failures)
-        else:
-            states = self.tables.share(piece.number, piece.of)
-            (check_states if check == COUNT else check_legacy)(self.tables, states, failures)
+            return Findings.made_by((tables.COUNT, partial(tables.check_files, self.tables)))
+        states = self.tables.share(*share)
+        checks = [(tables.COUNT, partial(tables.check_states, self.tables, states))]
+        if self.tables.has_legacy:
+            checks.append((tables.REPEAT, partial(check_legacy, self.tables, states)))
+        return Findings.made_by(*checks)
 
     def outcomes(self, findings: Sequence[tuple[Piece, Findings]]) -> list[Outcome]:
         """Return the outcomes of all checks, from the findings of all pieces."""
@@ -259,157 +212,157 @@ class CheckedUniverse:
     """The checks of a universe of a run."""
 
     def __init__(self, run: CheckedRun, universe: str) -> None:
-        self.run, self.universe = run, universe
-        self.found = Findings.of(*(name for name in CHECKS if name not in OPTIONAL))
-        self._failures = self.found.failures | {name: Failures() for name in OPTIONAL}
-        self.found.failures = self._failures
+        self.run, self.universe, self.declaration = run, universe, run.declaration
+        self.failures = {name: Failures() for name in CHECKS if name not in OPTIONAL}
+        self.found = Findings(self.failures)
         self._spines: dict[str, RunSpine] = {}
 
     @cached_property
     def cells(self) -> Cells:
         """Its cells."""
-        return self.run.declaration.cells(self.universe)
+        return self.declaration.cells(self.universe)
 
     @cached_property
     def budget(self) -> Budget:
         """Its budget."""
-        return self.run.declaration.budget(self.universe)
+        return self.declaration.budget(self.universe)
 
     @cached_property
     def spine(self) -> RunSpine:
         """Its spine."""
-        return read_spine(self.run.root, self.universe, self.budget.levels)
+        return spine.read_spine(self.run.root, self.universe, self.budget.levels)
 
     @cached_property
     def held(self) -> HeldLevels:
-        """The constraints on its estimates."""
-        held = HeldLevels(self.run.declaration, self.universe, self.spine, self._counts)
-        self.found.made += [name for name in CHECKS if name in held.checks]
+        """The constraints on its measurements."""
+        held = HeldLevels(self.declaration, self.universe, self.spine, self._counts)
+        for name in held.checks:
+            self.failures.setdefault(name, Failures())
         return held
 
     def check_top(self) -> Findings:
         """Check the spine and its upper geounits, which are all if the spine is one part."""
-        failures, size = self._failures, self.run.blocks_per_part
+        size = self.run.blocks_per_part
         with unusable_files_fail(self.found.unusable):
-            spine, has_digits = self.spine, self.run.declaration.has_digits
-            check_spine(spine, failures[TREE], with_digits=has_digits)
-            check_shares(spine, failures[SHARES])
-            self._check_part(next(spine_parts(spine, size)), None)
-            depth = cut_depth(spine, size)
-            for number in range(depth + 1, len(spine.levels)) if depth else ():
+            has_digits = self.declaration.has_digits
+            spine.check_spine(self.spine, self.failures[TREE], with_digits=has_digits)
+            spine.check_shares(self.spine, self.failures[SHARES])
+            self._check_part(next(spine.spine_parts(self.spine, size)), None)
+            depth = spine.cut_depth(self.spine, size)
+            for number in range(depth + 1, len(self.spine.levels)) if depth else ():
                 self._check_strays(number)
         return self.found
 
-    def check_below(self, piece: Piece) -> Findings:
-        """Check the geounits of the piece's share of the spine's other parts."""
+    def check_below(self, share: tuple[int, int]) -> Findings:
+        """Check the geounits of a share of the spine's other parts."""
         size = self.run.blocks_per_part
         with unusable_files_fail(self.found.unusable):
-            if count_blocks(self.run.root, self.universe) <= size:
-                return self.found
-            depth = cut_depth(self.spine, size)
-            if not depth:
-                return self.found
-            at_cut = self._estimates(self.spine.levels[depth])
-            for part in spine_parts(self.spine, size, share=(piece.number, piece.of)):
-                if part.depth:
-                    self._check_part(part, at_cut)
+            if spine.count_blocks(self.run.root, self.universe) > size:
+                if depth := spine.cut_depth(self.spine, size):
+                    at_cut = self._estimates(self.spine.levels[depth])
+                    for part in spine.spine_parts(self.spine, size, share=share):
+                        if part.depth:
+                            self._check_part(part, at_cut)
         return self.found
 
-    def check_rows(self, piece: Piece) -> Findings:
-        """Check the microdata of the piece's share of areas, row by row, against the estimates."""
-        failures, company = self._failures[MICRODATA], AGREE["accompanied"]
-        with unusable_files_fail(self.found.unusable):
-            spine, declaration = self.spine, self.run.declaration
+    def check_rows(self, share: tuple[int, int]) -> Findings:
+        """Check the microdata of a share of areas, row by row, against the measurements."""
+        failures, declaration = self.failures[microdata.MICRODATA], self.declaration
+        with unusable_files_fail(self.found.unusable, failures):
             accompanied = declaration.accompanied(self.universe)
-            self.found.made += [company] * bool(accompanied)
-            with unusable_files_fail(failures):
-                areas = PublicAreas(declaration, spine)
-                layout = layout_of(declaration, self.universe, areas)
-                stem = self.run.release / f"mdf_{self.universe}"
-                for rows in check_microdata(
-                    Microdata(stem, layout, self.cells, declaration.is_private),
-                    spine,
-                    layout.area_level(areas, spine),
-                    self._estimates,
-                    failures,
-                    facilities=areas.facilities() if layout.further else None,
-                    areas_per_part=self.run.blocks_per_part,
-                    share=(piece.number, piece.of),
-                ):
-                    for own in accompanied:
-                        check_company(own, rows, self.cells, self._failures[company])
-                    if layout.described is not None:
-                        other = layout.described.universe
-                        counts = self._counts(other, np.arange(rows.areas.start, rows.areas.stop))
-                        cells = declaration.cells(other)
-                        check_description(layout.described, rows, cells, counts, failures)
+            alone = Failures()
+            if accompanied:
+                self.failures[AGREE["accompanied"]] = alone
+            areas = PublicAreas(declaration, self.spine)
+            layout = layout_of(declaration, self.universe, areas)
+            stem = self.run.release / f"mdf_{self.universe}"
+            for rows in microdata.check_microdata(
+                microdata.Microdata(stem, layout, self.cells, declaration.is_private),
+                self.spine,
+                layout.area_level(areas, self.spine),
+                self._estimates,
+                failures,
+                facilities=areas.facilities() if layout.further else None,
+                areas_per_part=self.run.blocks_per_part,
+                share=share,
+            ):
+                for own in accompanied:
+                    microdata.check_company(own, rows, self.cells, alone)
+                if layout.described is not None:
+                    other = layout.described.universe
+                    counts = self._counts(other, np.arange(rows.areas.start, rows.areas.stop))
+                    cells = declaration.cells(other)
+                    microdata.check_description(layout.described, rows, cells, counts, failures)
         return self.found
 
     def _estimates(self, level: SpineLevel) -> LevelEstimates:
         """The estimates of a part of a geolevel; their errors are recorded elsewhere."""
-        with unusable_files_fail():
-            return read_estimates(self.run.root, self.universe, level, self.cells.n, Failures())
-        return no_estimates(self.cells.n)
+        return self._checked_estimates(level, Failures())
+
+    def _checked_estimates(self, level: SpineLevel, failures: Failures) -> LevelEstimates:
+        """The estimates of a part of a geolevel, none where they cannot be read."""
+        n_cells = self.cells.n
+        with unusable_files_fail(failures):
+            return measurements.read_estimates(
+                self.run.root, self.universe, level, n_cells, failures
+            )
+        return measurements.no_estimates(n_cells)
 
     def _counts(self, universe: str, areas: np.ndarray) -> sparse.csr_array:
         """Counts `(n_areas, n_cells)` of another universe in some areas of this one's spine."""
-        declaration, cells = self.run.declaration, self.run.declaration.cells(universe)
+        root, n_cells = self.run.root, self.declaration.cells(universe).n
         if universe not in self._spines:
-            levels = declaration.budget(universe).levels
-            self._spines[universe] = read_spine(self.run.root, universe, levels)
+            levels = self.declaration.budget(universe).levels
+            self._spines[universe] = spine.read_spine(root, universe, levels)
             if not self._spines[universe].area_geocode.equals(self.spine.area_geocode):
                 raise UnusableRunFile(f"{universe} has other areas than {self.universe}")
         level = self._spines[universe].leaves(areas)
-        own = read_estimates(self.run.root, universe, level, cells.n, Failures())
+        own = measurements.read_estimates(root, universe, level, n_cells, Failures())
         return own.counts(level.n)
 
     def _check_part(self, part: SpinePart, at_cut: LevelEstimates | None) -> None:
         """Check estimates, constraints and measurements of a part of the spine; `at_cut` are the
         estimates of the geolevel of the cut, None for the part with the cut and everything above.
         """
-        failures, root = self._failures, self.run.root
+        failures, made = self.failures, (self.run.root, self.cells, self.budget)
         due: Sequence[Sequence[sparse.csr_array]] = ()
-        with unusable_files_fail(failures[COMPLETE], *(failures[name] for name in OPTIONAL)):
+        with unusable_files_fail(failures[COMPLETE]):
             due = self.held.due(part)
         above: tuple[SpineLevel, LevelEstimates] | None = None
         for i, level in enumerate(part.levels):
             if at_cut is not None and above is None:
                 above = level, at_cut.part(part.geounits[0])
                 continue
-            estimates = no_estimates(self.cells.n)
-            with unusable_files_fail(failures[ESTIMATES]):
-                estimates = read_estimates(
-                    root, self.universe, level, self.cells.n, failures[ESTIMATES]
-                )
+            own = self._checked_estimates(level, failures[ESTIMATES])
             with unusable_files_fail(failures[COMPLETE]):
                 if due:
-                    self.held.check_level(part, i, due[i], estimates, failures)
-            with unusable_files_fail(failures[MEASURED], failures[LOSS], failures[NOISE]):
-                check_measurements(root, self.cells, self.budget, level, failures)
-            if self.budget.on_demand:
-                with unusable_files_fail(failures[MEASURED]):
+                    self.held.check_level(part, i, due[i], own, failures)
+            with unusable_files_fail(*(failures[name] for name in OF_MEASUREMENTS)):
+                measurements.check_measurements(*made, level, failures)
+                if self.budget.on_demand:
                     known = self._possible if above is None else above[1]
-                    check_demanded(root, self.cells, self.budget, level, known, failures[MEASURED])
+                    wrong = failures[measurements.MEASURED]
+                    measurements.check_demanded(*made, level, known, wrong)
             if above is not None:
-                check_children_add_to_parents(*above, level, estimates, failures[CHILDREN])
-            above = level, estimates
+                measurements.check_children_add_to_parents(*above, level, own, failures[CHILDREN])
+            above = level, own
 
     @property
     def _possible(self) -> np.ndarray:
         """Mask (n_cells,) of the cells that are no structural zeros."""
-        zeros = self.run.declaration.zeros(self.universe).values()
+        zeros = self.declaration.zeros(self.universe).values()
         return ~np.any([np.zeros(self.cells.n, dtype=bool), *zeros], axis=0)
 
     def _check_strays(self, number: int) -> None:
         """Check that no file of a geolevel read in parts has rows of geounits outside all parts."""
-        level, failures, root = self.spine.levels[number], self._failures, self.run.root
-        measured = root / "measurements" / self.universe / level.name / self.budget.measurements
+        level, failures, root = self.spine.levels[number], self.failures, self.run.root
+        measured = Path("measurements") / self.universe / level.name / self.budget.measurements
         for what, folder, name in (
-            ("estimates", root / "estimates" / self.universe / level.name, ESTIMATES),
-            ("measurements", measured, MEASURED),
+            ("estimates", Path("estimates") / self.universe / level.name, ESTIMATES),
+            ("measurements", measured, measurements.MEASURED),
         ):
             with unusable_files_fail(failures[name]):
-                if n_unknown := count_unknown(folder, level):
+                if n_unknown := measurements.count_unknown(root / folder, level):
                     text = f"{what} of {level.name} have a geocode outside the spine"
                     failures[name].add(text, n_unknown)
         with unusable_files_fail(failures[COMPLETE]):

@@ -8,7 +8,6 @@ largest. Any other has the tables that it declares by name, with rows for entiti
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,31 +17,32 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
 import pyarrow.parquet as pq
 from scipy import sparse
 
 from ..outcome import Failures
 from ..run_files import (
-    BLOCK_OF_TEXT,
     UnusableRunFile,
-    check_stamp,
-    is_stamped,
+    open_parquet,
+    pairs_of_rows,
     positions,
+    row_groups_with,
+    rows_between,
     to_text,
     unusable_files_fail,
 )
 from .declaration import GEOGRAPHY, TOTAL, Cells, Declaration, incidence, paths
-from .estimates import read_estimates
+from .measurements import read_estimates
 from .microdata import agreeing_batches
 from .spine import SpineLevel
-from .table_rows import TableRows, gather_batches, have_same_rows, pairs_of_rows, wide_batches
 
 COUNT = "tables_count_the_microdata"
 REPEAT = "pl94171_repeats_the_tables"
 MARGINS = "margins_are_intervals_of_every_cell"
 SUFFIX = "_margins"
 STATE = "STATE"
+WIDE_ROWS_PER_BATCH = 1 << 13
+"""Rows of hundreds of columns that are read at once."""
 IDENTITY = ("SUMLEV", "GEOID", "GEOCODE")
 """Columns by which a table of summary levels names an entity."""
 
@@ -210,13 +210,27 @@ class LevelTables:
 def check_files(tables: LevelTables, failures: Failures) -> None:
     """Check whole files: text against Parquet, variables, and the order of states.
 
-    Raises UnusableRunFile if files differ, or for other variables than the release has.
+    Raises UnusableRunFile for other variables than the release has.
     """
     for stem in tables.levels:
-        _compare_text(tables, stem, failures)
-        with TableRows(tables.file(stem)) as rows:
-            shown = list(rows.ranges)
-        if shown != [state for state in tables.states if state in shown]:
+        parquet = tables.file(stem)
+        with open_parquet(parquet, [STATE, *IDENTITY]) as file:
+            schema = file.schema_arrow
+            if [own.name for own in schema if pa.types.is_integer(own.type)] != tables.names:
+                raise UnusableRunFile(f"{parquet.name} has other variables than the microdata")
+            column = file.read([STATE])[STATE].combine_chunks().cast(pa.string())
+        for _ in agreeing_batches(
+            parquet.with_suffix(""),
+            schema.names,
+            failures,
+            is_private=tables.declaration.is_private,
+            has_quotes=True,
+            delimiter=",",
+            rows_per_batch=WIDE_ROWS_PER_BATCH,
+        ):
+            pass
+        runs = pc.run_end_encode(column).values.to_pylist()
+        if runs != [state for state in tables.states if state in runs]:
             failures.add(_entity_message(tables, stem))
 
 
@@ -225,29 +239,21 @@ def _entity_message(tables: LevelTables, stem: str) -> str:
     return f"{stem}.parquet does not have the {what} of the geography"
 
 
-def _compare_text(tables: LevelTables, stem: str, failures: Failures) -> None:
-    parquet = tables.file(stem)
-    text = parquet.with_suffix(".csv")
-    if not (parquet.is_file() and text.is_file()):
-        raise UnusableRunFile(f"a table {stem} of the release is missing")
-    with pq.ParquetFile(parquet) as file:
-        schema = file.schema_arrow
-        if not {STATE, *IDENTITY} <= set(schema.names):
-            raise UnusableRunFile(f"{parquet.name} does not have its columns of geography")
-        if [field.name for field in schema if pa.types.is_integer(field.type)] != tables.names:
-            raise UnusableRunFile(f"{parquet.name} does not have the variables of the microdata")
-        for path in (parquet, text):
-            check_stamp(path, is_private=tables.declaration.is_private, failures=failures)
-        repeated = pyarrow.csv.open_csv(
-            text,
-            read_options=pyarrow.csv.ReadOptions(
-                skip_rows=int(is_stamped(text)), block_size=BLOCK_OF_TEXT
-            ),
-            convert_options=pyarrow.csv.ConvertOptions(column_types=schema.remove_metadata()),
-        )
-        with repeated:
-            if not have_same_rows(wide_batches(file), repeated):
-                raise UnusableRunFile(f"{stem}.csv and {stem}.parquet differ")
+def rows_of_states(
+    path: Path, states: Sequence[str], columns: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of successive states in a table of hundreds of columns, and their `STATE`, in
+    batches; reads only the row groups that may have them. Raises UnusableRunFile for a table
+    without one of the columns."""
+    first, last, names = min(states), max(states), [STATE, *columns]
+    with open_parquet(path, names) as file:
+        groups = row_groups_with(file, STATE, lambda low, high: low <= last and first <= high)
+        # Batches have few rows: threads would take longer to be handed the columns.
+        for batch in file.iter_batches(WIDE_ROWS_PER_BATCH, groups, names, use_threads=False):
+            is_own = pc.is_in(batch.column(STATE).cast(pa.string()), pa.array(states, pa.string()))
+            own = batch if pc.all(is_own).as_py() else batch.filter(is_own)
+            if own.num_rows:
+                yield own.select(names)
 
 
 def check_states(tables: LevelTables, states: Sequence[str], failures: Failures) -> None:
@@ -255,45 +261,30 @@ def check_states(tables: LevelTables, states: Sequence[str], failures: Failures)
     Where a state has more blocks than a share, other shares have no state."""
     if not states:
         return
-    with ExitStack() as stack:
-        rows = {
-            stem: stack.enter_context(TableRows(tables.file(stem), [*IDENTITY, *tables.names]))
-            for stem in tables.levels
-        }
-        digits = pc.utf8_slice_codeunits(pc.field("block_geocode"), 0, 2)
-        is_here = digits.isin(pa.array(states, pa.large_string()))
-        geography = pq.read_table(tables.declaration.root / GEOGRAPHY, filters=is_here).to_pandas()
-        geocode = pa.array(geography["block_geocode"], pa.string())
-        counted = [
-            (area_counts(tables.declaration, universe, geocode), tables.matrix(variables))
-            for universe, variables in tables.variables.items()
-        ]
-        for state, frame in geography.groupby(geography["block_geocode"].str[:2], sort=True):
-            own = [(counts[frame.index.to_numpy()], matrix) for counts, matrix in counted]
-            _check_state(tables, str(state), frame, own, rows, failures)
-
-
-def _check_state(
-    tables: LevelTables,
-    state: str,
-    geography: pd.DataFrame,
-    counted: Sequence[tuple[sparse.csr_array, np.ndarray]],
-    rows: Mapping[str, TableRows],
-    failures: Failures,
-) -> None:
-    """Check a state's rows of every table, from the counts `(n_blocks, n_cells)` of each universe
-    and the matrix `(n_cells, n_variables)` of its variables."""
+    digits = pc.utf8_slice_codeunits(pc.field("block_geocode"), 0, 2)
+    is_here = digits.isin(pa.array(states, pa.large_string()))
+    geography = pq.read_table(tables.declaration.root / GEOGRAPHY, filters=is_here).to_pandas()
+    state, geocode = geography["block_geocode"].str[:2].astype(str), geography["block_geocode"]
+    counted = [
+        (area_counts(tables.declaration, universe, pa.array(geocode, pa.string())), variables)
+        for universe, variables in tables.variables.items()
+    ]
     for stem in tables.levels:
-        entities, entity = np.unique(tables.codes(geography, stem).astype(str), return_inverse=True)
+        code = tables.codes(geography, stem).astype(str)
+        entities, entity = np.unique(np.where(code == "", "", state + code), return_inverse=True)
         if entities[0] == "":
             entities, entity = entities[1:], entity - 1
         into = incidence(entity, entities.size).T
-        sums = [(sparse.csr_array(into @ counts), matrix) for counts, matrix in counted]
+        sums = [
+            (sparse.csr_array(into @ counts), tables.matrix(variables))
+            for counts, variables in counted
+        ]
         n_seen = 0
-        for batch in gather_batches(rows[stem].of_state(state)):
+        for batch in rows_of_states(tables.file(stem), states, [*IDENTITY, *tables.names]):
             here = slice(n_seen, n_seen + batch.num_rows)
             n_seen += batch.num_rows
-            codes, number = entities[here].tolist(), stem[:3]
+            # Entities are in the order of their states; a code need not begin with its state's.
+            codes, number = [name[2:] for name in entities[here].tolist()], stem[:3]
             due_ids = [number] * len(codes), [f"{number}0000US{code}" for code in codes], codes
             if tuple(batch.column(name).to_pylist() for name in IDENTITY) != due_ids:
                 n_seen = -1
@@ -304,8 +295,8 @@ def _check_state(
             if len(wrong):
                 place, column = wrong[0]
                 failures.add(
-                    f"{tables.names[column]} of {entities[here][place]} in {stem}.parquet is not "
-                    "the sum over its blocks",
+                    f"{tables.names[column]} of {codes[place]} in {stem}.parquet is not the sum "
+                    "over its blocks",
                     len(wrong),
                 )
         if n_seen != entities.size:
@@ -319,13 +310,19 @@ def named_tables(declaration: Declaration) -> list[Mapping[str, Any]]:
     return list(declaration.census.get("tables", ())) if is_asked else []
 
 
-def check_named_table(
-    declaration: Declaration, table: Mapping[str, Any], release: Path, failures: Failures
-) -> None:
-    """A named table has every answer of every entity of its levels, counted from the estimates.
+def check_named_tables(declaration: Declaration, release: Path, failures: Failures) -> None:
+    """Each named table has every answer of every entity of its levels, counted from the estimates.
 
     Raises UnusableRunFile for missing files or other columns.
     """
+    for table in named_tables(declaration):
+        with unusable_files_fail(failures):
+            _check_named_table(declaration, table, release, failures)
+
+
+def _check_named_table(
+    declaration: Declaration, table: Mapping[str, Any], release: Path, failures: Failures
+) -> None:
     areas = pq.read_table(declaration.root / GEOGRAPHY).to_pandas()
     counts = area_counts(
         declaration, table["universe"], pa.array(areas["block_geocode"], pa.string())
@@ -470,7 +467,8 @@ def _check_margins(table: Path, margins: Path, failures: Failures, share: tuple[
         )
         own = range(first, stop)
         for shown, interval in pairs_of_rows(
-            wide_batches(cells, codes, own), wide_batches(ends, None, own)
+            rows_between(cells, own, codes, WIDE_ROWS_PER_BATCH),
+            rows_between(ends, own, None, WIDE_ROWS_PER_BATCH),
         ):
             if shown is None or interval is None:
                 failures.add(f"{margins.name} does not have the rows of {table.name}")

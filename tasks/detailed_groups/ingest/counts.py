@@ -21,12 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ....geography.hierarchy import first_rows
-from ....validation.detailed_groups.input_rules import (
-    ETHNICITY_COLUMN,
-    NO_CODE,
-    RACE_COLUMNS,
-    unknown_code,
-)
+from ....validation.input_rules import ETHNICITY_COLUMN, NO_CODE, RACE_COLUMNS, unknown_code
 from ...census.cef_2020 import recode_of
 from ...runs.files import replacing
 from ...runs.stamps import marked_not_private, stamp_at, write_parquet

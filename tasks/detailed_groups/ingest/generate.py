@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ....validation.detailed_groups.input_rules import NO_CODE
+from ....validation.input_rules import NO_CODE
 from ...tables.layouts import delimited_text
 from ..workload.parameters import CONFIG_FILE, thresholds_key
 from ..workload.regions import OUTSIDE, PUERTO_RICO, REGION_TYPES

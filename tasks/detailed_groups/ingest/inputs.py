@@ -20,18 +20,17 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from ....validation.census.input_rules import RULES
-from ....validation.detailed_groups.input_rules import (
+from ....validation.expectations import readable
+from ....validation.input_rules import (
+    CENSUS_RULES,
     ETHNICITY_COLUMN,
     GEOGRAPHY_WIDTHS,
-    HOUSEHOLD_TENURE,
+    HOUSEHOLD_RULES,
     PERSON_WIDTHS,
     RACE_COLUMNS,
     code_rules,
-    household_rules,
     production_rules,
 )
-from ....validation.expectations import readable
 from ....validation.rules import Rule, Value
 from ...census.areas import number_in
 from ...census.cef_2020 import CENSUS
@@ -229,7 +228,7 @@ class CensusReader(GroupsReader):
 
     def rules(self) -> tuple[Rule, ...]:
         """The rules on the tables."""
-        return (*RULES, *code_rules(no_code=None))
+        return (*CENSUS_RULES, *code_rules(no_code=None))
 
     def geography(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         """The blocks of the states, and row by row their housing units and facilities; sound only
@@ -307,7 +306,7 @@ class HouseholdReader(CensusReader):
 
     def rules(self) -> tuple[Rule, ...]:
         """The rules on the tables."""
-        return (*super().rules(), *household_rules())
+        return (*super().rules(), *HOUSEHOLD_RULES)
 
     def persons(self) -> Iterator[PersonBatch]:
         """The persons, householders with type by tenure of their household.
@@ -329,7 +328,7 @@ class HouseholdReader(CensusReader):
                         for name, of_code in ((TYPE, TYPE_OF_CODE), (TENURE, TENURE_OF_CODE))
                     )
                     counts = columns[TENURE].at(np.flatnonzero(kind != NONE)).counts()
-                    self.evidence.add("units", HOUSEHOLD_TENURE, counts, file=file)
+                    self.evidence.add("units", HOUSEHOLD_RULES[0].evidence, counts, file=file)
                     is_known = (kind != NONE) & (tenure != NONE)
                     found = np.where(is_known, kind * len(TENURES) + tenure, NONE)
                     cells[first : first + len(found)] = found

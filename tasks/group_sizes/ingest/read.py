@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from scipy import sparse
 
 from ....validation.expectations import readable
-from ....validation.group_sizes.input_rules import RULES, census_rule
+from ....validation.input_rules import SIZE_RULES, unit_size_rule
 from ....validation.outcome import Outcome
 from ...census.cef_2020 import CENSUS, UNITS
 from ...census.cef_tables import CefTables, read_blocks
@@ -146,7 +146,7 @@ def check_groups(
         return InputCheck((*read, *judged), (error.finding,), None)
     declared = settings.invariants.groups
     if tally.are_met(tally.rules) and not isinstance(declared, bool):
-        tally.count(RULES.one("total", table=kind), counts.sum() != declared)
+        tally.count(SIZE_RULES.one("total", table=kind), counts.sum() != declared)
     _check_declared_numbers(settings, hierarchy, counts, kind, tally, read)
     smallest, columns = settings.smallest_size, raw.columns()
     accepted = GroupInput(hierarchy, counts, smallest_size=smallest, raw=columns)
@@ -300,7 +300,7 @@ def _check_declared_numbers(
     read.append(readable("numbers", True))
     if numbers is not None:
         found = hierarchy.sum_up(counts.sum(axis=1))[depth]
-        tally.count(RULES.one("numbers_by_region", table=table), (found != numbers).sum())
+        tally.count(SIZE_RULES.one("numbers_by_region", table=table), (found != numbers).sum())
 
 
 def _check_census(settings: GroupSizesSettings, scratch: Path | None) -> InputCheck[GroupInput]:
@@ -311,7 +311,7 @@ def _check_census(settings: GroupSizesSettings, scratch: Path | None) -> InputCh
     largest = settings.mechanism.largest_size
     tally = ValueTally()
     if not settings.mechanism.top_coded:
-        tally.count(census_rule(largest), (units.records > largest).sum())
+        tally.count(unit_size_rule(largest), (units.records > largest).sum())
     hierarchy, of_block = _hierarchy_of_census(settings, result.geography)
     counts = block_histogram(
         of_block[units.area],

@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 
 from ....geography.hierarchy import AreaHierarchy, AreaLevel
-from ....validation.group_sizes.input_rules import RULES
+from ....validation.input_rules import SIZE_RULES
 from ...census.invariants import NATION, codes_of_level
 from ...runs.errors import InputRefused
 from ...runs.stamps import write_parquet
@@ -85,7 +85,7 @@ def read_hierarchy(file: InputFile, tally: ValueTally) -> RegionHierarchy | None
 
 def hierarchy_of_rows(rows: pd.DataFrame, tally: ValueTally) -> RegionHierarchy | None:
     """The hierarchy of rows level, region, parent, texts all; None if they break a rule."""
-    named, once, plain, one_root, chain, depths = RULES.of("regions")
+    named, once, plain, one_root, chain, depths = SIZE_RULES.of("regions")
     rows = rows.reset_index(drop=True)
     is_named = (rows["level"] != "") & (rows["region"] != "")
     tally.count(named, (~is_named).sum())

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from scipy import sparse
 
-from ....validation.group_sizes.input_rules import RULES, record_rules, size_rules
+from ....validation.input_rules import SIZE_RULES, record_rules, size_rules
 from ....validation.rules import Value
 from ...census.counting import RawColumns
 from ...census.histograms import block_histogram
@@ -148,7 +148,7 @@ def read_numbers(file: InputFile, regions: np.ndarray, tally: ValueTally) -> np.
     None if a region is unknown, missing or there twice, or a number is invalid. Raises
     UnreadableInput for a file that cannot be read.
     """
-    known, once, valid = RULES.of("numbers")
+    known, once, valid = SIZE_RULES.of("numbers")
     index = KeyIndex(pa.array(regions, pa.string()))
     file = file.with_columns(NUMBERS)
     batches = list(read_batches(file, Selection(tuple(NUMBERS))))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ....validation.population.run_checks import ExpectedPopulation, ReleasedCounts
+from ....validation.population import ExpectedPopulation, ReleasedCounts
 from ...census.census import Census, Universe
 from ...census.microdata import codes_of
 from ...census.schema import Schema

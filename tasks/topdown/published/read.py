@@ -22,7 +22,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from ....geography.levels import Geolevel, Spine
-from ....validation.census.input_rules import applicable_rules
+from ....validation.input_rules import applicable_rules
 from ...census.cef_2020 import CENSUS, N_TYPES
 from ...census.cef_tables import load_geography
 from ...census.invariants import FACILITY_COLUMNS, read_geography, write_state_totals

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from ....validation.input_rules import TRIP_RULES, column_rules
 from ....validation.rules import Rule
-from ....validation.trips.input_rules import RULES, column_rules
 from ...tables.columns import CodedColumn
 from ...tables.layouts import Field
 from ...tables.readers import Selection, read_area_rows, read_batches
@@ -31,7 +31,7 @@ Level = tuple[str, pd.DataFrame]
 
 def area_levels(file: InputFile, evidence: ValueTally) -> list[Level] | None:
     """Levels of an areas file, coarsest first, each with its areas; None if a rule is broken."""
-    *rules, chain, depths = RULES.of("areas", table=file.table)
+    *rules, chain, depths = TRIP_RULES.of("areas", table=file.table)
     rows = _checked_rows(file, rules[:3], evidence)
     order = _chain(rows)
     is_whole = evidence.count(chain, order is None)

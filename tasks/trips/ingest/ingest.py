@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from ....validation.expectations import readable
-from ....validation.trips.input_rules import RULES, place_rule
+from ....validation.input_rules import TRIP_RULES, place_rule
 from ...ledger.charging import random_choice_source
 from ...ledger.identity import store_identity
 from ...ledger.recognition import (
@@ -207,7 +207,9 @@ def _od_shape(settings: TripsSettings, evidence: ValueTally) -> Shape | None:
     levels, destination_levels = found["areas"], found[key]
     if levels is None or destination_levels is None:
         return None
-    if not evidence.count(RULES.one("depth", table=key), len(levels) != len(destination_levels)):
+    if not evidence.count(
+        TRIP_RULES.one("depth", table=key), len(levels) != len(destination_levels)
+    ):
         return None
     dimensions = (
         hierarchy_of_areas(ORIGIN, levels, level_prefix="origin "),

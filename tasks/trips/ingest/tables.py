@@ -21,8 +21,8 @@ import pandas as pd
 import pyarrow as pa
 
 from ....geography.hierarchy import ranks_within
+from ....validation.input_rules import LARGEST_COUNT, TRIP_RULES
 from ....validation.rules import Rule
-from ....validation.trips.input_rules import LARGEST_COUNT, RULES
 from ...noise.distributions import RandomSource, random_words
 from ...tables.columns import CodedColumn, KeyIndex, trimmed_texts
 from ...tables.layouts import Field
@@ -95,7 +95,7 @@ class PeopleSoFar:
         """Add a batch: the persons of all rows, and keys and counts of the usable ones."""
         texts = trimmed_texts(persons)
         is_blank = texts.is_null().to_numpy(zero_copy_only=False)
-        rule = RULES.one("person", table=self.table, column=self.column)
+        rule = TRIP_RULES.one("person", table=self.table, column=self.column)
         evidence.count(rule, is_blank.sum())
         is_named = ~is_blank[usable]
         self._persons.append(texts.filter(pa.array(usable & ~is_blank)))
@@ -125,7 +125,7 @@ def check_contributions(
     `drops` means that trips beyond the most, and repeated trips in one cell, are dropped.
     """
     most, are_distinct = contribution.trips, contribution.are_distinct
-    at_most, at_least, once = RULES.of("contribution", table=table, column=column, most=most)
+    at_most, at_least, once = TRIP_RULES.of("contribution", table=table, column=column, most=most)
     rows = trips.distinct()
     if are_distinct and not drops:
         evidence.count(once, np.unique(rows.person[rows.counts > 1]).size)
@@ -191,7 +191,7 @@ def count_leaves(
         for place in places
     ]
     words = {"table": file.table, "column": count, "largest": LARGEST_COUNT}
-    rules = RULES.of("counts", **words) if count else ()
+    rules = TRIP_RULES.of("counts", **words) if count else ()
     for place in places:
         evidence.count(place.rule, 0)
     for rule in rules:

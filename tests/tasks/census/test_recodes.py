@@ -16,7 +16,7 @@ from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.tables.columns import CodedColumn
 from spineflow.tasks.tables.layouts import LAYOUTS
 from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.validation.census.input_rules import RULES
+from spineflow.validation.input_rules import CENSUS_RULES
 
 CANDIDATES = [None, "", "x", "-1", "1.5", "²", *map(str, range(1200)), "9" * 30]
 
@@ -25,7 +25,7 @@ CANDIDATES = [None, "", "x", "-1", "1.5", "²", *map(str, range(1200)), "9" * 30
 def test_a_recode_is_defined_exactly_where_the_rule_holds(attribute):
     recode = recode_of("persons", attribute)
     [column] = recode.columns
-    [rule] = [rule for rule in RULES if rule.suite == "persons" and rule.evidence == column]
+    [rule] = [rule for rule in CENSUS_RULES if rule.suite == "persons" and rule.evidence == column]
     levels = {value: recode.level_of(value) for value in CANDIDATES}
     assert {v for v, level in levels.items() if level != UNKNOWN} == {
         v for v in CANDIDATES if rule.is_met_by(v)

@@ -15,8 +15,7 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.tables.findings import write_input_outcomes
 from spineflow.tasks.tables.sources import InputFile
 from spineflow.tasks.tables.value_tallies import ValueTally
-from spineflow.validation.group_sizes.input_rules import size_rules
-from spineflow.validation.trips.input_rules import LARGEST_COUNT, RULES
+from spineflow.validation.input_rules import LARGEST_COUNT, TRIP_RULES, size_rules
 
 from tests.census_inputs import check_inputs, generate_texts
 
@@ -65,7 +64,7 @@ def test_counts_are_on_the_confidential_page_and_values_nowhere(run: RunDirector
 
 
 SIZES = size_rules(1, 3)[1]
-WHOLE, NOT_NEGATIVE = RULES.of("counts", table="trips", column="n", largest=LARGEST_COUNT)
+WHOLE, NOT_NEGATIVE = TRIP_RULES.of("counts", table="trips", column="n", largest=LARGEST_COUNT)
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,17 @@ from spineflow.tasks.products.registry import product
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import CheckFailed
 from spineflow.tasks.runs.settings_files import frozen_settings
-from spineflow.validation.detailed_groups.measured import COMPLETE, LOSS, TABLES
-from spineflow.validation.detailed_groups.released import COUNTS, FILES, MARGINS, ROWS, SHOWN, SIGNS
+from spineflow.validation.detailed_groups.group_counts import (
+    COMPLETE,
+    COUNTS,
+    FILES,
+    LOSS,
+    MARGINS,
+    ROWS,
+    SHOWN,
+    SIGNS,
+    TABLES,
+)
 from spineflow.validation.detailed_groups.run_checks import CHECKS, run_checks
 from spineflow.validation.plan import sha256
 

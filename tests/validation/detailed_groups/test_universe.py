@@ -22,7 +22,7 @@ from spineflow.tasks.noise.distributions import (
 )
 from spineflow.tasks.noise.distributions import noise_variance as exact_variance
 from spineflow.tasks.noise.quantiles import inverse_cdf, margin_of_cut_sum, margin_of_sum
-from spineflow.validation.detailed_groups.released import margins_of_sum, threshold_of
+from spineflow.validation.detailed_groups.group_counts import margins_of_sum, threshold_of
 from spineflow.validation.detailed_groups.tables import PERSONS, TENURES, TYPES
 from spineflow.validation.detailed_groups.universe import (
     GEOGRAPHY,

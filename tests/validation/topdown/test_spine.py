@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spineflow.validation.topdown.estimates import count_unknown, read_batches
+from spineflow.validation.topdown.measurements import batches_of_level, count_unknown
 from spineflow.validation.topdown.spine import (
     RunSpine,
     SpineLevel,
@@ -130,7 +130,7 @@ def test_a_part_reads_the_row_groups_of_its_geounits_alone(
 
     monkeypatch.setattr(pq.ParquetFile, "iter_batches", counted)
     part = level_of("Block", ["0071", "0012", "0075"], [0, 0, 0], is_part=True)
-    batches = list(read_batches(folder, ["geocode", "count"], level=part))
+    batches = list(batches_of_level(folder, ["geocode", "count"], part))
     rows = [row for batch in batches for row in batch.to_pylist()]
     wanted = [("0012", 12), ("0071", 21), ("0075", 25)]
     assert [(row["geocode"], row["count"]) for row in rows] == wanted

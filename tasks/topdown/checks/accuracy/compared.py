@@ -28,8 +28,8 @@ from ....census.invariants import read_geography
 from ....census.queries import MarginalQuery, incidence, marginal_query
 from ....runs.directory import RunDirectory
 from ...estimation.shard_constraints import known_totals, possible_types
+from ...measurement import public_answers
 from ...measurement.measure import shard_histograms
-from ...measurement.public_answers import HOUSING_UNITS, frame_multiples, read_public, units_of_run
 from ...paths import geography_file, invariants_file, spine_folder
 from ...release.tabulations.levels import COLUMNS
 from ...settings import TopdownSettings
@@ -39,28 +39,7 @@ from ...spine.shards import Shard, released_counts, shards_of
 from ...spine.subspines import Subspine, n_pieces, n_subspines, subspine_of
 from ...workload.implied_types import structural_zeros
 from ..pieces import cached_result, state_of, store_result
-from .errors import (
-    FOLDER,
-    AccuracyFigures,
-    Columns,
-    concatenate_columns,
-    criterion_of,
-    error_rows,
-    largest_groups,
-    tally,
-)
-from .subjects import (
-    EntityLevel,
-    Quantity,
-    answer_matrix,
-    entity_levels,
-    levels_of_subspine,
-    own_geolevels,
-    own_level,
-    quantities_of,
-    redistricting_groups,
-)
-from .theory import Prediction, Totals, prediction_of, totals_of
+from . import errors, subjects, theory
 
 ROWS_AT_ONCE = 1 << 18
 """Areas whose possible types are computed at a time."""
@@ -89,10 +68,10 @@ def records_by_block(run: RunDirectory, settings: TopdownSettings) -> dict[str, 
     return found
 
 
-def compared_quantities(settings: TopdownSettings, universe: str) -> tuple[Quantity, ...]:
+def compared_quantities(settings: TopdownSettings, universe: str) -> tuple[subjects.Quantity, ...]:
     """The quantities by which the accuracy of a universe's release is measured."""
     queries, census = settings.budget_of(universe).queries, settings.compiled_census
-    return quantities_of(settings.schema_of(universe), census, queries)
+    return subjects.quantities_of(settings.schema_of(universe), census, queries)
 
 
 def universes_in_pieces(run: RunDirectory, settings: TopdownSettings) -> dict[str, int]:
@@ -129,14 +108,66 @@ class Piece:
     def subspine(self) -> Compared:
         """The errors of the piece's subspine."""
         run, settings, universe = self.run, self.settings, self.universe
-        whole = PredictedUniverse.read(run, settings, universe)
+        whole, census = PredictedUniverse.read(run, settings, universe), settings.compiled_census
         known = cached_result(totals_file(run, universe), _state_of_spine(run, universe))
-        totals: Totals = (
+        totals: theory.Totals = (
             totals_of_universe(settings, whole)
             if known is None
             else {int(component): np.array(own) for component, own in known.items()}
         )
-        return _errors_of_subspine(run, settings, whole, self, totals)
+        number, is_cut = self.number, self.of > 1
+        subspine = subspine_of(whole.spine, number) if is_cut else Subspine.whole(whole.spine)
+        schema, n_blocks = settings.schema_of(universe), subspine.spine.n_blocks
+        counts = (
+            sum_histogram(
+                run.histogram(universe),
+                subspine.spine.block_geocode,
+                np.arange(n_blocks),
+                n_groups=n_blocks,
+                n_cells=schema.n_cells,
+                among_others=n_blocks < whole.spine.n_blocks,
+            ),
+            released_counts(
+                run, universe, whole.spine.geolevels[-1], schema.n_cells, subspine.blocks
+            ),
+        )
+        if census.summary_levels:
+            geography = _geography(run, whole.rows[subspine.blocks])
+            levels = subjects.levels_of_subspine(subspine.spine, geography, whole.spine)
+        else:
+            geography = read_geography(geography_file(run))
+            levels = subjects.entity_levels(subspine.spine, geography, census)
+        with_entities = [level for level in levels if level.n_entities]
+        prediction = theory.prediction_of(whole.prediction, subspine, number, totals)
+        possible = whole.type_is_possible[subspine.blocks].astype(np.int64)
+        of_types = incidence(prediction.type_of_cell, possible.shape[1])
+        records = np.asarray(counts[0].sum(axis=1)).reshape(-1, 1)
+        tallies: dict[str, dict[str, errors.Columns]] = {}
+        groups: dict[str, dict[str, errors.Columns]] = {}
+        for quantity in compared_quantities(settings, universe):
+            matrix = subjects.answer_matrix(quantity.answers, schema)
+            truth, released = ((own @ matrix).toarray() for own in counts)
+            product = prediction.product(quantity.answers)
+            may_be = possible @ ((of_types @ matrix).toarray() > 0) > 0
+            tallies[quantity.name] = {
+                level.name: errors.tally(
+                    level.sums(truth),
+                    level.sums(released),
+                    prediction.variances(level, product),
+                    level.sums(may_be.astype(np.int64)) > 0,
+                    level.sums(records)[:, 0],
+                )
+                for level in with_entities
+            }
+        for population, answers in subjects.redistricting_groups(schema, census).items():
+            matrix = subjects.answer_matrix(answers, schema)
+            truth, released = ((own @ matrix).toarray() for own in counts)
+            groups[population] = {
+                level.name: errors.largest_groups(level.sums(truth), level.sums(released))
+                for level in with_entities
+            }
+        of_levels = {level.name: sorted(level.geolevels) for level in levels}
+        return {"levels": of_levels, "errors": tallies, "groups": groups}
 
     def sums(self) -> dict[str, list[Any]]:
         """The errors of the piece's shards by `QUERY`, over all answers: sums of absolute and
@@ -172,25 +203,25 @@ def pieces_of(run: RunDirectory, settings: TopdownSettings, universe: str) -> li
     return [Piece(run, settings, universe, number, of) for number in range(of)]
 
 
-def compute_figures(run: RunDirectory, settings: TopdownSettings) -> AccuracyFigures:
+def compute_figures(run: RunDirectory, settings: TopdownSettings) -> errors.AccuracyFigures:
     """Compare the estimates of every universe with the truth, using the results of pieces."""
-    errors: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     criterion: list[dict[str, Any]] = []
     for universe in settings.run.universes:
         parts = list[Compared]()
         for piece in pieces_of(run, settings, universe):
             found = piece.cached
             parts.append(piece.subspine() if found is None else found["subspine"])
-        own = own_geolevels(spine_of(run, universe))
+        own = subjects.own_geolevels(spine_of(run, universe))
         for quantity in compared_quantities(settings, universe):
             answers = [answer.label for answer in quantity.answers]
             for at, tallied in _group_by_level(parts, "errors", quantity.name, own):
                 head = {"universe": universe, "quantity": quantity.name} | at
-                errors += error_rows(tallied, head, answers)
+                rows += errors.error_rows(tallied, head, answers)
         for population in parts[0]["groups"]:
             for at, largest in _group_by_level(parts, "groups", population, own):
-                criterion.append({"population": population} | at | criterion_of(largest))
-    return AccuracyFigures(pd.DataFrame(errors), pd.DataFrame(criterion))
+                criterion.append({"population": population} | at | errors.criterion_of(largest))
+    return errors.AccuracyFigures(pd.DataFrame(rows), pd.DataFrame(criterion))
 
 
 def query_errors(run: RunDirectory, settings: TopdownSettings) -> pd.DataFrame:
@@ -252,9 +283,9 @@ def _errors_of_areas(
     return found
 
 
-def _sums(errors: sparse.csr_array, query: MarginalQuery) -> tuple[int, int, int]:
+def _sums(difference: sparse.csr_array, query: MarginalQuery) -> tuple[int, int, int]:
     """Absolute and signed errors of a query's answers added up, and the largest absolute one."""
-    error = (errors @ query.matrix.T).data
+    error = (difference @ query.matrix.T).data
     absolute = np.abs(error)
     return int(absolute.sum()), int(error.sum()), int(absolute.max(initial=0))
 
@@ -288,7 +319,7 @@ def write_totals(run: RunDirectory, settings: TopdownSettings, universe: str) ->
 
 
 def _folder(run: RunDirectory) -> Path:
-    return run.confidential / FOLDER / "pieces"
+    return run.confidential / errors.FOLDER / "pieces"
 
 
 def _state_of_spine(run: RunDirectory, universe: str) -> str:
@@ -303,14 +334,14 @@ def _files_of_spine(run: RunDirectory, universe: str) -> list[Path]:
 
 def _group_by_level(
     parts: Sequence[Compared], kind: str, subject: str, own: Sequence[str]
-) -> Iterator[tuple[dict[str, Any], Columns]]:
+) -> Iterator[tuple[dict[str, Any], errors.Columns]]:
     """The levels that have entities, with the errors or largest groups of a subject there.
 
     `own` are the geolevels that may have levels of their own, whose geounits are not the entities
     of another level everywhere. Where they are in one subspine, the level has the rows of the other
     there.
     """
-    own_levels = {own_level(geolevel): geolevel for geolevel in own}
+    own_levels = {subjects.own_level(geolevel): geolevel for geolevel in own}
     of_all = {
         name: frozenset.intersection(*(frozenset(part["levels"][name]) for part in parts))
         for name in parts[0]["levels"]
@@ -329,7 +360,7 @@ def _group_by_level(
             if source in part[kind][subject]:
                 found.append(part[kind][subject][source])
         if found:
-            yield {"level": name, "on_spine": on_spine}, concatenate_columns(found)
+            yield {"level": name, "on_spine": on_spine}, errors.concatenate_columns(found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -341,7 +372,7 @@ class PredictedUniverse:
     """(n_blocks,) the row of each block in the file of the geography."""
     type_is_possible: np.ndarray
     """(n_blocks, n_types): the types of cells that a block can have, also for a housing unit."""
-    prediction: Prediction
+    prediction: theory.Prediction
 
     @property
     def spine(self) -> Spine:
@@ -354,16 +385,18 @@ class PredictedUniverse:
         of the people."""
         census, schema = settings.compiled_census, settings.schema_of(universe)
         declared = replace(census.universes[universe], held=())
-        spine, public = spine_of(run, universe), read_public(run)
+        spine, public = spine_of(run, universe), public_answers.read_public(run)
         type_is_possible = []
         for start in range(0, len(public), ROWS_AT_ONCE):
             part = public.iloc[start : start + ROWS_AT_ONCE]
-            multiples = frame_multiples(declared, part)
+            multiples = public_answers.frame_multiples(declared, part)
             type_of_cell, types = possible_types(declared, schema, multiples, len(part))
             type_is_possible.append(types)
-        known = known_totals(settings, universe, spine, units_of_run(run, census, spine))
+        known = known_totals(
+            settings, universe, spine, public_answers.units_of_run(run, census, spine)
+        )
         of_blocks = spine.names[-1] in known
-        prediction = Prediction(
+        prediction = theory.Prediction(
             schema=schema,
             budget=settings.budget_of(universe),
             spine=spine,
@@ -374,14 +407,14 @@ class PredictedUniverse:
             block_totals_known=of_blocks,
         )
         compared, rows = prediction.type_is_possible, public.index.to_numpy()[spine.block_row]
-        if of_blocks and HOUSING_UNITS in public:
+        if of_blocks and public_answers.HOUSING_UNITS in public:
             # Exact totals of 0 leave nothing to compare in blocks that have facilities alone.
-            has_units = public[HOUSING_UNITS].to_numpy()[spine.block_row] > 0
+            has_units = public[public_answers.HOUSING_UNITS].to_numpy()[spine.block_row] > 0
             compared = compared & has_units[:, None]
         return cls(universe, rows, compared, prediction)
 
 
-def totals_of_universe(settings: TopdownSettings, whole: PredictedUniverse) -> Totals:
+def totals_of_universe(settings: TopdownSettings, whole: PredictedUniverse) -> theory.Totals:
     """The totals that each subspine's prediction needs of the others; empty for a single
     subspine."""
     if not settings.compiled_census.summary_levels or n_subspines(whole.spine) == 1:
@@ -389,74 +422,7 @@ def totals_of_universe(settings: TopdownSettings, whole: PredictedUniverse) -> T
     quantities = compared_quantities(settings, whole.universe)
     asked = [answer for quantity in quantities for answer in quantity.answers]
     prediction = whole.prediction
-    return totals_of(prediction, prediction.components(prediction.product(asked)))
-
-
-def _errors_of_subspine(
-    run: RunDirectory,
-    settings: TopdownSettings,
-    whole: PredictedUniverse,
-    piece: Piece,
-    totals: Totals,
-) -> Compared:
-    """Compare a piece's subspine with the truth; `totals` are `totals_of_universe`."""
-    universe, census = whole.universe, settings.compiled_census
-    number, is_cut = piece.number, piece.of > 1
-    subspine = subspine_of(whole.spine, number) if is_cut else Subspine.whole(whole.spine)
-    schema, n_blocks = settings.schema_of(universe), subspine.spine.n_blocks
-    counts = (
-        sum_histogram(
-            run.histogram(universe),
-            subspine.spine.block_geocode,
-            np.arange(n_blocks),
-            n_groups=n_blocks,
-            n_cells=schema.n_cells,
-            among_others=n_blocks < whole.spine.n_blocks,
-        ),
-        released_counts(run, universe, whole.spine.geolevels[-1], schema.n_cells, subspine.blocks),
-    )
-    levels = _levels(run, settings, whole, subspine)
-    with_entities = [level for level in levels if level.n_entities]
-    prediction = prediction_of(whole.prediction, subspine, number, totals)
-    possible = whole.type_is_possible[subspine.blocks].astype(np.int64)
-    of_types = incidence(prediction.type_of_cell, possible.shape[1])
-    records = np.asarray(counts[0].sum(axis=1)).reshape(-1, 1)
-    errors: dict[str, dict[str, Columns]] = {}
-    groups: dict[str, dict[str, Columns]] = {}
-    for quantity in compared_quantities(settings, universe):
-        matrix = answer_matrix(quantity.answers, schema)
-        truth, released = ((own @ matrix).toarray() for own in counts)
-        product = prediction.product(quantity.answers)
-        may_be = possible @ ((of_types @ matrix).toarray() > 0) > 0
-        errors[quantity.name] = {
-            level.name: tally(
-                level.sums(truth),
-                level.sums(released),
-                prediction.variances(level, product),
-                level.sums(may_be.astype(np.int64)) > 0,
-                level.sums(records)[:, 0],
-            )
-            for level in with_entities
-        }
-    for population, answers in redistricting_groups(schema, census).items():
-        matrix = answer_matrix(answers, schema)
-        truth, released = ((own @ matrix).toarray() for own in counts)
-        groups[population] = {
-            level.name: largest_groups(level.sums(truth), level.sums(released))
-            for level in with_entities
-        }
-    of_levels = {level.name: sorted(level.geolevels) for level in levels}
-    return {"levels": of_levels, "errors": errors, "groups": groups}
-
-
-def _levels(
-    run: RunDirectory, settings: TopdownSettings, whole: PredictedUniverse, subspine: Subspine
-) -> tuple[EntityLevel, ...]:
-    if not settings.compiled_census.summary_levels:
-        geography = read_geography(geography_file(run))
-        return entity_levels(subspine.spine, geography, settings.compiled_census)
-    geography = _geography(run, whole.rows[subspine.blocks])
-    return levels_of_subspine(subspine.spine, geography, whole.spine)
+    return theory.totals_of(prediction, prediction.components(prediction.product(asked)))
 
 
 def _geography(run: RunDirectory, rows: np.ndarray) -> pd.DataFrame:

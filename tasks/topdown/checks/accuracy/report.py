@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from ....pages.document import Block, Details, Document, Figure, Section, Table
-from ....pages.figures import bar_chart, line_chart
+from ....pages.document import Block, Details, Document, Section, Table
 from ....pages.numbers import format_epsilon
 from ....products.comparison import (
     CONFIDENTIAL,
@@ -37,22 +35,11 @@ from .errors import (
     ALL_SIZES,
     FOLDER,
     PERCENT_THRESHOLDS,
-    SIZE_LIMITS,
     AccuracyFigures,
     read_figures,
-    size_class_names,
     write_figures,
 )
 from .theory import MOST_CORE
-
-_SHORT = {
-    "county subdivision": "subdivision",
-    "block group of the spine": "spine block group",
-    "tract of the spine": "spine tract",
-    "county of the spine": "spine county",
-    "state of the spine": "spine state",
-}
-"""Names of levels that are too long for the side of a chart."""
 
 
 def accuracy_document(label: str, settings: TopdownSettings, figures: AccuracyFigures) -> Document:
@@ -197,13 +184,6 @@ def _criterion(settings: TopdownSettings, shares: pd.DataFrame) -> list[Section]
     ]
     for population, rows in shares[shares["entities"] > 0].groupby("population", sort=False):
         blocks += [f"{str(population).capitalize()}:", _table(rows, _CRITERION)]
-        if len(blocks) == 3:
-            blocks += _bars(
-                rows,
-                {"difference_q95": ""},
-                "percentage points, 95% of entities are closer",
-                "Difference of the largest group's share: 95% quantile by level",
-            )
     return [Section(criterion.title or "Share of the largest group", tuple(blocks))]
 
 
@@ -218,13 +198,12 @@ def _title(universe: str, quantity: str, quantities: Sequence[tuple[str, str]]) 
 
 
 def _quantity(errors: pd.DataFrame, quantity: str, meaning: str) -> Section:
-    """Tables and charts of one quantity."""
+    """Tables of one quantity."""
     together = errors[errors["answer"] == ALL_ANSWERS]
     is_whole = together["size_class"] == ALL_SIZES
     whole = together[is_whole]
     universe = errors["universe"].iloc[0]
     unit = _UNITS.get(universe, universe)
-    series = {"root_mean_square_error": "released", IMPLIED: "implied by the budget"}
     by_size = {"level": "level", "size_class": "size", "entities": "entities", **_MAIN}
     details = {f"By size class: entities of so many {unit}": (together[~is_whole], by_size)}
     by_answer = errors[errors["answer"] != ALL_ANSWERS]
@@ -234,14 +213,12 @@ def _quantity(errors: pd.DataFrame, quantity: str, meaning: str) -> Section:
     blocks: tuple[Block, ...] = (
         meaning,
         _table(whole, _HEAD | _MAIN),
-        *_bars(whole, series, unit, f"Root mean square error by level: {quantity}"),
         "How the errors are spread: quantiles of the absolute error, and the share of counts "
         "whose error is larger than a threshold, in counts or in percent of the true count.",
         _table(whole, _SPREAD),
         "False zeros are true counts above 0 that are released as 0; false positives are true "
         "counts of 0 that are released as more.",
         _table(whole, _FALSE),
-        *_lines(together, unit, quantity),
         *(Details(words, (_table(*own),)) for words, own in details.items()),
     )
     return Section(quantity[0].upper() + quantity[1:], blocks)
@@ -251,50 +228,6 @@ def _table(rows: pd.DataFrame, columns: Mapping[str, str]) -> Table:
     """A row for each, of columns under headers."""
     deciding = next((header for header in columns.values() if header in _DECIDING), None)
     return errors_table(rows, columns, deciding)
-
-
-def _bars(rows: pd.DataFrame, columns: Mapping[str, str], label: str, title: str) -> list[Figure]:
-    """Bars by level, of columns by their names."""
-    values = rows.set_index("level")[list(columns)].rename(columns=columns)
-    values = values[np.isfinite(values).all(axis=1)]
-    if values.empty:
-        return []
-    levels = [_SHORT.get(level, level) for level in values.index]
-    series = {str(name): own.tolist() for name, own in values.items()}
-    svg = bar_chart(levels, series, title=title, value_label=label)
-    return [Figure(svg, f"{title}.")]
-
-
-_LINES = ("block", "block group", "tract", "place", "county subdivision")
-
-
-def _lines(together: pd.DataFrame, unit: str, quantity: str) -> list[Figure]:
-    """Root mean square error against size class, one line a level."""
-    start = dict(zip(size_class_names()[1:], SIZE_LIMITS, strict=True))
-    rows = together[together["size_class"].isin(list(start))]
-    if rows["level"].isin(_LINES).any():
-        rows = rows[rows["level"].isin(_LINES)]
-    rows = rows[rows["root_mean_square_error"] > 0]
-    series = {
-        str(name): (
-            [start[size] for size in line["size_class"]],
-            line["root_mean_square_error"].tolist(),
-        )
-        for name, line in rows.groupby("level", sort=False)
-        if len(line) > 1
-    }
-    if not series:
-        return []
-    title = f"Root mean square error of entities by size: {quantity}"
-    svg = line_chart(
-        series,
-        title=title,
-        x_label=f"{unit} of the entity, from (log scale)",
-        y_label=f"root mean square error ({unit}, log scale)",
-        log_x=True,
-        log_y=True,
-    )
-    return [Figure(svg, f"{title}.")]
 
 
 REPORT = "accuracy.html"

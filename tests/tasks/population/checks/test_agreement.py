@@ -10,9 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from spineflow.tasks.population.checks.accuracy import true_records
-from spineflow.tasks.population.checks.agreement import read_population, released_apart
-from spineflow.tasks.population.checks.measures import PersonsAndHouseholds, measure_areas
+from spineflow.tasks.population.checks.accuracy import (
+    PersonsAndHouseholds,
+    measure_areas,
+    read_population,
+    released_apart,
+    true_records,
+)
 from spineflow.tasks.population.estimation.blocks import (
     blocks_of,
     piece_names,

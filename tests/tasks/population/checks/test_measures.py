@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.population.checks.measures import (
+from spineflow.tasks.population.checks.accuracy import (
     GEOLEVELS,
     PersonsAndHouseholds,
     Ratio,

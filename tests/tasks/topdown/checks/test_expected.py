@@ -10,13 +10,14 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.checks.accuracy.compared import compute_figures
-from spineflow.tasks.topdown.checks.expected import expected_errors, write_expected_page
 from spineflow.tasks.topdown.checks.replicate import (
     estimate,
+    expected_errors,
     lay_out,
     measure,
     read_dataset,
     with_seed,
+    write_expected_page,
 )
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.settings import TopdownSettings

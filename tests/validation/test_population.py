@@ -23,11 +23,7 @@ from spineflow.tasks.population.release.population import (
 from spineflow.tasks.population.workload import person_levels
 from spineflow.tasks.population.workload.household_types import DERIVED, universe
 from spineflow.tasks.topdown.ingest.generate_households import Persons, draw_households
-from spineflow.validation.population.run_checks import (
-    ExpectedPopulation,
-    ReleasedCounts,
-    check_population,
-)
+from spineflow.validation.population import ExpectedPopulation, ReleasedCounts, check_population
 
 from tests.tasks.population.declared_levels import household_levels
 

@@ -20,9 +20,8 @@ from spineflow.tasks.trips.ingest.ingest import ingest_input
 from spineflow.tasks.trips.mechanisms import Contribution, squared_sensitivity
 from spineflow.tasks.trips.settings import TripsSettings
 from spineflow.validation.plan import sha256
-from spineflow.validation.trips.privacy_loss import squared_sensitivity as recomputed_sensitivity
-from spineflow.validation.trips.run_checks import ALWAYS, TOP_DOWN, run_checks
-from spineflow.validation.trips.run_files import read_tree
+from spineflow.validation.trips import ALWAYS, TOP_DOWN, read_tree, run_checks
+from spineflow.validation.trips import squared_sensitivity as recomputed_sensitivity
 
 from tests.flows.in_process import judged_once
 from tests.validation.mutations import (

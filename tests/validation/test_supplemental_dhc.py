@@ -22,14 +22,16 @@ from spineflow.tasks.supplemental_dhc.measures import MEASURES, TRUNCATION, stab
 from spineflow.tasks.supplemental_dhc.settings import SupplementalDhcSettings
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 from spineflow.tasks.topdown.ingest.generate_households import synthesize_households
-from spineflow.validation.supplemental_dhc.privacy_loss import CELLS, CODES, OF_UNITS, TAUS
-from spineflow.validation.supplemental_dhc.run_checks import (
-    AVERAGES,
+from spineflow.validation.supplemental_dhc import (
+    CELLS,
     CHECKS,
-    COUNTS,
+    CODES,
     LARGEST,
+    OF_UNITS,
+    TAUS,
     run_checks,
 )
+from spineflow.validation.supplemental_dhc import ROWS as OWN_ROWS
 
 from tests.validation.mutations import (
     LEDGER,
@@ -273,14 +275,12 @@ def test_what_the_checks_know_of_tables_is_what_is_measured() -> None:
         assert (name in OF_UNITS) == (one.tau == 0)
         assert stability_of(one, 5) == (2 if name in OF_UNITS else 12)
         assert set("".join(CODES[key] for key in one.iterations)) == set(one.codes)
+    assert {(row.table, row.number) for row in ROWS} == {*OWN_ROWS}
     for row in ROWS:
-        if row.table in COUNTS:
-            measure, cells = COUNTS[row.table]
-            assert (row.counted.measure, row.counted.numbers) == (measure, cells[row.number - 1])
+        own = OWN_ROWS[row.table, row.number]
+        assert (row.counted.measure, row.counted.numbers) == (own.measure, own.cells)
+        if row.of is None:
+            assert own.per is None
         else:
-            persons, households, cells_of, least = AVERAGES[row.table]
-            assert row.of is not None
-            assert (row.counted.measure, row.of.measure) == (persons, households)
-            assert (row.counted.numbers, row.of.numbers) == cells_of[row.number - 1]
-            assert row.smallest == least and LARGEST == 10
-    assert {row.table for row in ROWS} == {*COUNTS, *AVERAGES}
+            assert (row.of.measure, row.of.numbers) == (own.per, own.per_cells)
+            assert own.least == (row.smallest if row.whole == row.counted else 0) and LARGEST == 10

@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
-from ..outcome import Failures, Outcome
-from ..run_files import UnusableRunFile, unusable_files_fail
+from .outcome import Failures, Outcome
+from .run_files import UnusableRunFile, unusable_files_fail
 
 SUBJECT = "population"
 _PARTNERS = {
@@ -149,20 +149,17 @@ def _check_whole(persons: pd.DataFrame, units: pd.DataFrame, failures: Failures)
     size = own["size"].fillna(0).astype(np.int64).to_numpy()
     n = found["members"].to_numpy()
 
-    def unit(text: str) -> Callable[[int], str]:
-        return lambda i: f"unit {own.index[i][1]} of block {own.index[i][0]} {text}"
-
-    failures.add_each(n != size, unit("has not as many members as its size"))
-    failures.add_each(
-        (n > 0) != is_occupied, unit("is occupied without members, or has members and is not")
-    )
-    failures.add_each(
-        is_occupied & (found["heads"].to_numpy() != 1), unit("has not one householder")
-    )
-    failures.add_each(found["partners"].to_numpy() > 1, unit("has several partners"))
-    failures.add_each(
-        own["tenure"].notna().to_numpy() != is_occupied, unit("has a tenure, or none, wrongly")
-    )
+    has_tenure, heads = own["tenure"].notna().to_numpy(), found["heads"].to_numpy()
+    for text, is_wrong in {
+        "has not as many members as its size": n != size,
+        "is occupied without members, or has members and is not": (n > 0) != is_occupied,
+        "has not one householder": is_occupied & (heads != 1),
+        "has several partners": found["partners"].to_numpy() > 1,
+        "has a tenure, or none, wrongly": has_tenure != is_occupied,
+    }.items():
+        if is_wrong.any():
+            block, unit = own.index[int(is_wrong.argmax())]
+            failures.add(f"unit {unit} of block {block} {text}", int(is_wrong.sum()))
 
 
 def _check_derived(persons: pd.DataFrame, units: pd.DataFrame, failures: Failures) -> None:
@@ -182,12 +179,12 @@ def _check_derived(persons: pd.DataFrame, units: pd.DataFrame, failures: Failure
     def number(mask: np.ndarray) -> np.ndarray:
         return np.bincount(home[mask], minlength=n)
 
-    def differs(name: str, derived: np.ndarray) -> None:
+    def differs(name: str, own: np.ndarray, derived: np.ndarray) -> None:
         failures.add_each(
-            homes[name].astype(str).to_numpy() != derived,
+            own != derived,
             lambda i: (
                 f"{name} of unit {homes['unit'].iloc[i]} in block {homes['geocode'].iloc[i]} is "
-                f"{homes[name].iloc[i]!r}, and its members give {derived[i]!r}"
+                f"{own[i]!r}, and its members give {derived[i]!r}"
             ),
         )
 
@@ -199,11 +196,7 @@ def _check_derived(persons: pd.DataFrame, units: pd.DataFrame, failures: Failure
         found[home[heads]] = values[heads]
         return found
 
-    head_sex, head_age = of_head(sex), of_head(age)
-    differs("sex", head_sex)
-    differs("hisp", of_head(text("hispanic")))
-    races = of_head(text("race"))
-    differs("race", np.array([_SEVERAL_RACES if " + " in one else one for one in races]))
+    head_sex, head_age, races = of_head(sex), of_head(age), of_head(text("race"))
     ends = homes["hhage"].astype(str).str.split("-", expand=True).astype(int)
     failures.add_each(
         (head_age < ends[0].to_numpy()) | (head_age > ends[1].to_numpy()),
@@ -212,7 +205,14 @@ def _check_derived(persons: pd.DataFrame, units: pd.DataFrame, failures: Failure
     oldest = np.zeros(n, dtype=int)
     np.maximum.at(oldest, home, age)
     labels = np.array([*_ELDERLY.values()], dtype=object)
-    differs("elderly", labels[np.searchsorted([*_ELDERLY], oldest, side="right") - 1])
+    derived = {
+        "sex": head_sex,
+        "hisp": of_head(text("hispanic")),
+        "race": np.array([_SEVERAL_RACES if " + " in one else one for one in races]),
+        "elderly": labels[np.searchsorted([*_ELDERLY], oldest, side="right") - 1],
+    }
+    for name, values in derived.items():
+        differs(name, homes[name].astype(str).to_numpy(), values)
     own_child = np.isin(relationship, _OWN)
     relative = np.isin(relationship, _RELATIVES)
     partner = np.isin(relationship, list(_PARTNERS))
@@ -242,15 +242,7 @@ def _check_derived(persons: pd.DataFrame, units: pd.DataFrame, failures: Failure
         "size": np.minimum(size, _OPEN).astype(str),
     }
     for name, values in derived.items():
-        failures.add_each(said[name].fillna("").to_numpy() != values, _other_type(name, homes))
-
-
-def _other_type(part: str, homes: pd.DataFrame) -> Callable[[int], str]:
-    """In words: a household's type says something else than its members."""
-    return lambda i: (
-        f"{part} of unit {homes['unit'].iloc[i]} in block {homes['geocode'].iloc[i]} disagrees "
-        "with its members"
-    )
+        differs(name, said[name].fillna("").to_numpy(), values)
 
 
 def _ages(

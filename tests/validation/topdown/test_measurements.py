@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.validation.outcome import Failures
-from spineflow.validation.topdown.estimates import (
+from spineflow.validation.topdown.measurements import (
     LevelEstimates,
     check_children_add_to_parents,
     no_estimates,

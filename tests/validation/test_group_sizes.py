@@ -19,8 +19,7 @@ from spineflow.tasks.group_sizes.plan import (
     sensitivity,
 )
 from spineflow.tasks.products.registry import product
-from spineflow.validation.group_sizes.privacy_loss import _largest_change
-from spineflow.validation.group_sizes.run_checks import CHECKS, run_checks
+from spineflow.validation.group_sizes import CHECKS, _largest_change, run_checks
 from spineflow.validation.plan import sha256
 
 from tests.validation.mutations import (
@@ -102,7 +101,7 @@ def test_children_that_do_not_add_up_are_found(root: Path) -> None:
     change_sizes(root, shift)
     found = failed(root)
     assert set(found) == {"consistency"}
-    assert "children do not add to their parent; 4 failures in all" in found["consistency"]
+    assert "counts are not the sum of those below; 4 failures in all" in found["consistency"]
 
 
 def test_levels_that_lose_groups_are_found(root: Path) -> None:

@@ -1,1 +1,0 @@
-"""Rules on the census tables, which several products read."""

@@ -1,1 +1,0 @@
-"""Rules on the input of the supplemental-dhc flow, and checks of its release."""
