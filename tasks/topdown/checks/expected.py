@@ -20,8 +20,7 @@ from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.files import write_page
 from ..settings import TopdownSettings
-from ..spine.files import spine_of
-from ..spine.shards import released_counts
+from ..spine.files import released_counts, spine_of
 from .accuracy.compared import compute_figures
 from .accuracy.errors import ALL_ANSWERS
 from .replicate import link_run, run_replicate

@@ -27,9 +27,10 @@ from scipy import sparse
 from scipy.special import ndtr, ndtri
 
 from ...noise.distributions import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
-from .answers import ProductAnswers, covariances_of, estimates_of
+from ..estimation.spine_estimates import GroupedEstimates
+from .answers import AnswerCovariances, ProductAnswers, covariances_of, estimates_of
 from .areas import BlockAreas, area_covariances, area_estimates
-from .run_posterior import RunPosterior
+from .run_posterior import LevelBounds, RunPosterior
 
 ROUNDING = 1e-7
 """Distance, in records, by which a whole number may miss an interval and count as inside."""
@@ -245,8 +246,11 @@ AREAS_TOGETHER = 1 << 12
 
 @dataclass(frozen=True, eq=False)
 class CellAnswers:
-    """Estimates, variances, and whether the measurements determine them, (n_areas, a) each, with
-    the bounds (n_areas, a) that every histogram meets."""
+    """Estimates, variances, and whether the measurements determine them, (N, a) each, of N geounits
+    or areas, with the bounds (N, a) that every histogram meets.
+
+    covariances : of the answers of one geounit or area; None where nothing asks for them.
+    """
 
     estimate: np.ndarray
     variance: np.ndarray
@@ -254,6 +258,42 @@ class CellAnswers:
     at_least: np.ndarray
     at_most: np.ndarray
     mechanism: str
+    covariances: AnswerCovariances | None = None
+
+    @classmethod
+    def of_geounits(
+        cls,
+        found: RunPosterior,
+        answers: ProductAnswers,
+        depth: int,
+        level: GroupedEstimates,
+        rows: np.ndarray,
+    ) -> CellAnswers:
+        """Answers of geounits `rows` (N,) of the geolevel at a depth, whose estimates are given."""
+        covariances = covariances_of(level, answers, rows)
+        estimate = estimates_of(level, answers, rows)
+        return cls._of(found, estimate, covariances, found.bounds[depth].part(rows))
+
+    @classmethod
+    def of_areas(
+        cls, found: RunPosterior, answers: ProductAnswers, areas: BlockAreas
+    ) -> CellAnswers:
+        """Answers of areas that are lists of blocks."""
+        covariances = area_covariances(found.posterior, answers, areas)
+        estimate = area_estimates(found.blocks, answers, areas)
+        return cls._of(found, estimate, covariances, found.bounds[-1].summed(areas))
+
+    @classmethod
+    def _of(
+        cls,
+        found: RunPosterior,
+        estimate: np.ndarray,
+        covariances: AnswerCovariances,
+        declared: LevelBounds,
+    ) -> CellAnswers:
+        bounds = found.bounds_of(declared, covariances.answers.counted)
+        known, mechanism = covariances.is_known(), found.of_run.mechanism
+        return cls(estimate, covariances.variances(), known, *bounds, mechanism, covariances)
 
     def intervals(self, level: float) -> Intervals:
         """Intervals that hold the truth with probability `level` at least."""
@@ -285,11 +325,17 @@ class PublishedCells:
             is_known = np.ones(shape, dtype=bool)
             for start in range(0, run.n_areas, AREAS_AT_ONCE):
                 part = run.part(start, min(start + AREAS_AT_ONCE, run.n_areas))
-                rows = np.arange(start, start + part.n_areas)
+                # Areas without blocks have nothing.
+                rows = start + (part.area if are_blocks else np.arange(part.n_areas))
                 for numbers, answers in self._kinds:
                     at = np.ix_(rows, numbers)
-                    of_kind = _area_estimates(found, answers, part, are_blocks)
-                    estimate[at], variance[at], is_known[at] = of_kind
+                    if are_blocks:
+                        covariances = covariances_of(found.blocks, answers, part.block)
+                        estimate[at] = estimates_of(found.blocks, answers, part.block)
+                    else:
+                        covariances = area_covariances(found.posterior, answers, part)
+                        estimate[at] = area_estimates(found.blocks, answers, part)
+                    variance[at], is_known[at] = covariances.variances(), covariances.is_known()
             bounds = found.bounds_of(found.bounds[-1].summed(run), self.counted)
             yield first, CellAnswers(estimate, variance, is_known, *bounds, found.of_run.mechanism)
 
@@ -307,23 +353,3 @@ class PublishedCells:
             for chosen in (sums, ~sums)
             if chosen.any()
         ]
-
-
-def _area_estimates(
-    found: RunPosterior, answers: ProductAnswers, areas: BlockAreas, are_blocks: bool
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Estimates, variances and whether they are known, (n_areas, a) each.
-
-    are_blocks : no area has more than one block.
-    """
-    if not are_blocks:
-        covariances = area_covariances(found.posterior, answers, areas)
-        estimate = area_estimates(found.blocks, answers, areas)
-        return estimate, covariances.variances(), covariances.is_known()
-    shape = areas.n_areas, answers.n_answers
-    estimate, variance = np.zeros(shape), np.zeros(shape)
-    is_known = np.ones(shape, dtype=bool)
-    covariances = covariances_of(found.blocks, answers, areas.block)
-    estimate[areas.area] = estimates_of(found.blocks, answers, areas.block)
-    variance[areas.area], is_known[areas.area] = covariances.variances(), covariances.is_known()
-    return estimate, variance, is_known
