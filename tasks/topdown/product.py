@@ -48,6 +48,7 @@ from .checks.accuracy.report import (
 from .checks.pieces import outcomes_of_pieces
 from .estimation.full_information import measured_algebra
 from .estimation.largest_solve import (
+    gigabytes,
     largest_solve,
     refuse_large_solves,
     refuse_settings,
@@ -55,7 +56,7 @@ from .estimation.largest_solve import (
 )
 from .ingest.earlier import held_answers
 from .ingest.ingest import check_with_notes, refuse_large_deltas
-from .intervals.run_posterior import PosteriorSize, intervals_sentence, margins_refusal
+from .intervals.run_posterior import PosteriorSize, margins_refusal
 from .measurement.measure import (
     deciding_files,
     measurement_files,
@@ -250,7 +251,10 @@ def _no_margins(settings: TopdownSettings, universe: str, spine: Spine) -> Itera
     size = PosteriorSize.of(algebra, types)
     why = margins_refusal(universe, size)
     if why is not None:
-        yield Caution(f"{why}. The release is made without them; {intervals_sentence(size)}")
+        yield Caution(
+            f"{why}. The release is made without them; `spineflow intervals` can make intervals "
+            f"afterwards, in up to {gigabytes(size.peak)} of memory"
+        )
 
 
 def fits_measurements(settings: TopdownSettings, _accepted: None) -> Iterator[Block]:

@@ -178,7 +178,10 @@ class RunPosterior:
         levels = RunLevels.read(run, settings, universe, asked)
         size = levels.size
         refuse_large_posterior(universe, size)
-        listener(f"combining the measurements of {universe}: {size.work}", 0, 0)
+        n, memory = size.geounits, gigabytes(size.peak)
+        what = f"estimates and covariances of {n:,} areas and all above them"
+        words = f"combining the measurements of {universe}: {what}, in up to {memory} of memory"
+        listener(words, 0, 0)
         return cls.of(levels, listener)
 
     @classmethod
@@ -301,18 +304,6 @@ levels) and education (9 levels) for each of 257 areas'
         )
 
     @property
-    def work(self) -> str:
-        """The planned work, in words.
-
-        >>> PosteriorSize(257, 1, 30, {}, 10**6).work
-        'estimates and covariances of 257 areas and all above them, in up to 0.1 GB of memory'
-        """
-        return (
-            f"estimates and covariances of {self.geounits:,} areas and all above them, in up to "
-            f"{gigabytes(self.peak)} of memory"
-        )
-
-    @property
     def peak(self) -> int:
         """Bytes in memory at once while intervals are made."""
         return PEAK * BYTES * self.numbers
@@ -344,15 +335,6 @@ def margins_refusal(universe: str, size: PosteriorSize, together: int | None = N
         f"tables of {universe} have no margins: {size.sentence(universe)}{all_of_them}, and "
         f"{gigabytes(BYTES * MOST_NUMBERS)} are the most; {size.remedy}"
     )
-
-
-def intervals_sentence(size: PosteriorSize) -> str:
-    """Sentence for tables without margins: whether this machine can make intervals after the
-    release."""
-    memory = gigabytes(size.peak)
-    if size.peak > memory_of_machine():
-        return f"there are no intervals either, which would take {memory} of memory"
-    return f"`spineflow intervals` can make intervals afterwards, in up to {memory} of memory"
 
 
 def refuse_large_posterior(universe: str, size: PosteriorSize) -> None:
