@@ -22,7 +22,6 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from scipy import sparse
 from scipy.special import ndtr, ndtri
 
@@ -67,49 +66,19 @@ def intervals_of(
     """
     if not 0.0 < level < 1.0:
         raise ValueError("the level of an interval is a number between 0 and 1, such as 0.9")
-    shape = np.shape(estimate)
-    estimates, variances, least, most = (
-        np.ascontiguousarray(np.broadcast_to(part, shape), dtype=np.float64).ravel()
-        for part in (estimate, variance, at_least, at_most)
-    )
-    of_noise = mechanism == DISCRETE_LAPLACE
-    farther = _laplace_quantiles(variances, level) if of_noise else _largest_variances(level)
-    ends = np.empty((4, estimates.size), dtype=np.int64)
-    z = float(ndtri(0.5 + level / 2))
-    _enter_ends(estimates, variances, least, most, z, farther, of_noise, ends)
-    return Intervals(*ends.reshape(4, *shape))
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _enter_ends(
-    estimate: np.ndarray,
-    variance: np.ndarray,
-    at_least: np.ndarray,
-    at_most: np.ndarray,
-    z: float,
-    farther: np.ndarray,
-    of_noise: bool,
-    ends: np.ndarray,
-) -> None:
-    """Enter the ends (4, n) of intervals that reach z deviations, or as far as the quantile of the
-    noise if that is farther: `farther` has these (n,), or else the largest variances from which
-    they follow."""
-    for i in range(estimate.size):
-        reach = z * math.sqrt(variance[i])
-        if of_noise:
-            whole = farther[i]
-        elif variance[i] > farther[-1]:
-            whole = np.ceil(reach - 0.5)
-        else:
-            whole = float(np.searchsorted(farther, variance[i]))
-        reach = max(reach, whole)
-        lower = np.ceil(estimate[i] - reach - ROUNDING)
-        upper = np.floor(estimate[i] + reach + ROUNDING)
-        if lower > upper:
-            lower = upper = np.rint(estimate[i])
-        ends[0, i], ends[1, i] = lower, upper
-        ends[2, i] = min(max(lower, at_least[i]), at_most[i])
-        ends[3, i] = min(max(upper, at_least[i]), at_most[i])
+    reach = float(ndtri(0.5 + level / 2)) * np.sqrt(variance)
+    if mechanism == DISCRETE_LAPLACE:
+        farther = _laplace_quantiles(variance, level)
+    else:
+        largest = _largest_variances(level)
+        is_wide = variance > largest[-1]
+        farther = np.where(is_wide, np.ceil(reach - 0.5), np.searchsorted(largest, variance))
+    reach = np.maximum(reach, farther)
+    lower, upper = np.ceil(estimate - reach - ROUNDING), np.floor(estimate + reach + ROUNDING)
+    has_none = lower > upper
+    lower, upper = (np.where(has_none, np.rint(estimate), end) for end in (lower, upper))
+    ends = lower, upper, *(np.clip(end, at_least, at_most) for end in (lower, upper))
+    return Intervals(*(end.astype(np.int64) for end in ends))
 
 
 def _laplace_quantiles(variance: np.ndarray, level: float) -> np.ndarray:
