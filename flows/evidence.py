@@ -20,8 +20,8 @@ from ..tasks.products.product import Product, Rules, Words
 from ..tasks.products.registry import check_input_of, fits_of, product
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.settings import ProductSettings
-from ..tasks.topdown.protected import CENSUS
 from ..tasks.topdown.settings import TopdownSettings
+from ..tasks.topdown.trials import CENSUS
 from ..tasks.topdown.workload.sections import CensusTables
 from .entry import flow_of_product
 from .stages import finish, stage

@@ -37,7 +37,7 @@ from ..measurement.public_answers import (
 )
 from ..paths import constraints_file, demanded_file, solves_file
 from ..settings import TopdownSettings
-from ..spine.shards import Family, Shard, families_of_shard, shards_of
+from ..spine.files import Family, Shard, families_of_shard, shards_of
 from ..workload.budget import Budget
 from .exact_weights import ExactWeights
 from .parent import Passes, estimate_children

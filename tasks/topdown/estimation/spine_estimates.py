@@ -347,22 +347,21 @@ class GroupedEstimates:
             start += len(part.type_is_possible)
         return found
 
-    def to_arrays(self, names: Sequence[str] = ARRAYS) -> dict[str, Any]:
-        """The named arrays of the estimates, as `runs.objects` stores them."""
+    def to_arrays(self) -> dict[str, Any]:
+        """The arrays of the estimates, as `runs.objects` stores them."""
         groups = [
             {"rows": group.rows, "cells": group.cells}
-            | {name: getattr(group.estimates, name) for name in names}
+            | {name: getattr(group.estimates, name) for name in ARRAYS}
             for group in self.groups
         ]
         return {"can_have": self.type_is_possible, "groups": groups}
 
     @classmethod
     def of_arrays(cls, algebra: QueryAlgebra, arrays: Mapping[str, Any]) -> GroupedEstimates:
-        """The estimates from `to_arrays`, with means that are NaN where they were left out."""
+        """The estimates from `to_arrays`."""
 
         def group(rows: np.ndarray, cells: np.ndarray, **of: np.ndarray) -> Group:
-            none = np.broadcast_to(np.nan, (rows.size, cells.size, algebra.n_coordinates))
-            return Group(rows, cells, LinearEstimates(**{"mean": none} | of))
+            return Group(rows, cells, LinearEstimates(**of))
 
         return cls(algebra, arrays["can_have"], tuple(group(**own) for own in arrays["groups"]))
 

@@ -17,13 +17,15 @@ from spineflow.tasks.census.invariants import FACILITY_COLUMNS, read_invariants
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import BudgetRefused, InputRefused
 from spineflow.tasks.runs.settings_files import dump_settings
-from spineflow.tasks.topdown.measurement.charge import check_cuts_of_spine, plan_of_run
-from spineflow.tasks.topdown.measurement.measure import shard_histograms
+from spineflow.tasks.topdown.measurement.measure import (
+    check_cuts_of_spine,
+    plan_of_run,
+    shard_histograms,
+)
 from spineflow.tasks.topdown.measurement.public_answers import constrain_universe
 from spineflow.tasks.topdown.paths import constraints_file, invariants_file, spine_folder
 from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.files import read_spine
-from spineflow.tasks.topdown.spine.shards import read_shards
+from spineflow.tasks.topdown.spine.files import read_shards, read_spine
 
 
 @pytest.mark.parametrize("universe", ["persons", "units"])
@@ -133,7 +135,7 @@ def test_an_epsilon_under_exact_accounting_is_met_on_every_path_or_refused(cut_c
     assert [own.promised.parameter for own in plan.universes][1] == rho
     larger = with_budget(rho=rho * Fraction("1.001"))
     assert larger.resolved() == larger
-    with pytest.raises(InputRefused, match="the exact epsilon is 2.47.*set geography.levels"):
+    with pytest.raises(InputRefused, match="the exact epsilon is 2.47.*set geography.bypass"):
         plan_of_run(run, larger)
 
 
