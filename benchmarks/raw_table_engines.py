@@ -108,12 +108,12 @@ def arrays_cef(tables: Tables) -> Found:
     from spineflow.tasks.tables.value_tallies import ValueTally
 
     reading = CefTables.of(CENSUS, {"persons": PERSONS}, tables.paths)
-    evidence, scratch = ValueTally(), tables.scratch
-    before = reading.read_before(evidence, scratch)
-    counter, files = reading.counter(before, "persons", scratch, evidence)
+    evidence = ValueTally()
+    before = reading.read_before(evidence)
+    counter, files = reading.counter(before, "persons", evidence)
     count_files(counter, files, evidence)
-    counted, units = counter.counted(), units_of(before)
-    reading.rules(before, {"persons": counted}, evidence, scratch)
+    counted, units = counter, units_of(before)
+    reading.rules(before, {"persons": counted}, evidence)
     geocode = before.areas.frame["block_geocode"].to_numpy(dtype="U16").astype(np.int64)
     counts: dict[str, tuple[np.ndarray, ...]] = {}
     for name, histogram in counted.totals.items():
@@ -362,12 +362,12 @@ def arrays_rows(tables: Tables) -> Found:
     evidence, paths = ValueTally(), {name: str(path) for name, path in tables.paths.items()}
     schemas = {"people": settings.schema_of("people")}
     reading = CensusTables.of(settings.compiled_census, schemas, paths)
-    before = reading.read_before(evidence, tables.scratch)
-    counter, files = reading.counter(before, "people", tables.scratch, evidence)
+    before = reading.read_before(evidence)
+    counter, files = reading.counter(before, "people", evidence)
     count_files(counter, files, evidence)
-    areas, counted = before.areas, counter.counted()
+    areas, counted = before.areas, counter
     number = _numbers({name: areas.frame[name].to_numpy(dtype=object) for name in CODES})
-    raw = dict(zip(("sex", "age"), counted.raw, strict=True))
+    raw = dict(zip(("sex", "age"), counted.raw.columns(), strict=True))
     counts = {"cell": counted.totals["people"]} | {name: own.counts for name, own in raw.items()}
     found = {}
     for name, histogram in counts.items():
@@ -540,8 +540,11 @@ def run_one(kind: str, engine: str, folder: Path, limit: str | None) -> None:
         tables, engine = Tables.of(folder, Path(scratch), limit), engine.removesuffix(" spilling")
         for module in MODULES[engine]:
             importlib.import_module(module)
+        from spineflow.tasks.tables.columns import temporary_files_in
+
         begun, before, memory = time.perf_counter(), time.process_time(), _most_memory()
-        found = WAYS[engine][kind](tables)
+        with temporary_files_in(Path(scratch)):
+            found = WAYS[engine][kind](tables)
         took = {"wall": time.perf_counter() - begun, "cpu": time.process_time() - before}
         took["peak"] = _most_memory() - memory
         print(json.dumps(took | {"found": found.digests()}))

@@ -26,12 +26,11 @@ def check_inputs(
     geography: str | os.PathLike[str],
     person_schema: Schema | None = PERSONS,
     unit_schema: Schema | None = UNITS,
-    scratch: Path | None = None,
 ) -> InputCheck[CensusInput]:
     """Read the three tables and evaluate every rule; a universe without schema is not counted."""
     paths = {"geography": geography, "units": units, "persons": persons}
     schemas = {s.universe: s for s in (person_schema, unit_schema) if s is not None}
-    return CefTables.of(CENSUS, schemas, paths).check(scratch)
+    return CefTables.of(CENSUS, schemas, paths).check()
 
 
 def generate_texts(

@@ -145,10 +145,13 @@ def _size_words(smallest: int, largest: int, is_top_coded: bool) -> dict[str, An
     }
 
 
+AREA_RULES = _declared("areas")
+"""On lists of `areas`: they are named, stand once and have one parent, each; their parents are
+known, their levels form a chain, and every branch reaches the finest."""
+
 TRIP_RULES = _declared("trips")
-"""Rules of trips, on yes/no evidence. On a file of areas (level, area, parent) `areas`, and with
-`columns`, that its levels are those columns of a table; on a table `place`, that a column holds
-known areas or values, `counts` that are whole numbers and not negative, `person`, that every trip
+"""Rules of trips, on yes/no evidence. On a list of areas `columns`, that its levels are those
+columns of a table; on a table `place`, that a column holds known areas or values, `counts` that are whole numbers and not negative, `person`, that every trip
 is somebody's, and `contribution`, that a person makes at most, and at least, so many trips, and
 none twice; and `depth`, that origins and destinations have hierarchies of one depth."""
 
@@ -159,9 +162,3 @@ LARGEST_COUNT = 1 << 40
 def place_rule(table: str, column: str, role: str, where: str) -> Rule:
     """The rule that a column of a table holds known areas or values."""
     return TRIP_RULES.one("place", table=table, column=column, role=role, where=where)
-
-
-def column_rules(table: str) -> tuple[Rule, ...]:
-    """Rules on a file of areas that holds the values of a table's level columns."""
-    named, once, one_parent, known, _, depths = TRIP_RULES.of("areas", table=table)
-    return named, once, one_parent, known, TRIP_RULES.one("columns", table=table), depths

@@ -16,9 +16,10 @@ import numpy as np
 import pandas as pd
 
 from ...geography.declared import GEOCODE, Units, area_paths, declared_units
+from ..tables.area_lists import read_whole
 from ..tables.columns import CodedColumn, without_point
 from ..tables.layouts import Field, TableLayout
-from ..tables.readers import Selection, read_batches
+from ..tables.readers import Selection
 from ..tables.sources import InputFile
 from ..tables.value_tallies import ValueTally
 from .declarations import CensusGeography, EntityColumns, TableDeclaration
@@ -245,20 +246,10 @@ def load_areas(
     formed = below[-2] if len(below) > 1 else None
     own = [column_of[name] for name in below if name != formed]
     required = (*own, *sorted(set(further) - set(own)))
-    parts: list[dict[str, np.ndarray]] = []
-    for file in shaped(files, tuple(column_of.values()), (), evidence):
-        n_rows = 0
-        for batch in read_batches(file, Selection(required, with_others=True)):
-            parts.append(
-                {
-                    name: CodedColumn.from_arrow(array, file.columns.field(name)).texts()
-                    for name, array in batch.items()
-                }
-            )
-            n_rows += len(next(iter(batch.values())))
-        evidence.files.add_rows([file], np.array([n_rows]))
-    names = [name for name in parts[0] if all(name in part for part in parts)]
-    texts = {name: np.concatenate([part[name] for part in parts]) for name in names}
+    own_files = shaped(files, tuple(column_of.values()), (), evidence)
+    read = read_whole(own_files, Selection(required, with_others=True))
+    evidence.files.add_rows(own_files, read.n_rows)
+    texts = {name: column.texts() for name, column in read.columns.items()}
     texts = texts | {name: texts[column] for name, column in column_of.items() if column in texts}
     columns = tuple(name for name in below if name in texts)
     skipped = frozenset(declared.skipped or ())

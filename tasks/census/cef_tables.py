@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -22,10 +21,11 @@ from scipy import sparse
 from ...validation.input_rules import NURSING_FACILITY, applicable_rules
 from ...validation.rules import Rule
 from ..ledger.recognition import InputDigest, RecordColumn, digest_of_parts
-from ..tables.columns import CodedColumn, GrowingColumn, KeyColumn, KeyIndex, is_blank_key, zeros
+from ..tables.area_lists import read_whole
+from ..tables.columns import CodedColumn, KeyIndex, is_blank_key, zeros
 from ..tables.findings import refusal, refuse_unreadable
 from ..tables.layouts import BLOCK_KEY, GEOCODE_FIELDS, GEOGRAPHY_LAYOUT
-from ..tables.readers import Batch, Selection, read_partitions
+from ..tables.readers import Batch, Selection
 from ..tables.sources import InputFile, input_files
 from ..tables.value_tallies import ValueTally
 from .areas import Areas
@@ -42,7 +42,7 @@ from .cef_2020 import (
 )
 from .census import Census
 from .census_input import CensusInput, CensusTables, ReferredTables, referred_rows
-from .counting import Counted, PlacedBatch, RawColumns, RecordCounter, Weights
+from .counting import PlacedBatch, RawColumns, RecordCounter, Weights
 from .histograms import HistogramSum, block_levels, counties_of, numbers_of
 from .invariants import block_invariants, state_totals
 from .joins import ByTable, JoinedTable, Placed, Placing, read_joined
@@ -118,43 +118,30 @@ def unit_codes(units: JoinedTable, rows: slice | np.ndarray) -> UnitCodes:
     return UnitCodes.of(columns, _PREFIX)
 
 
-def load_geography(
-    files: Sequence[InputFile], evidence: ValueTally, scratch: Path | None = None
-) -> GeographyTable:
+def load_geography(files: Sequence[InputFile], evidence: ValueTally) -> GeographyTable:
     """Read the geography table and sort it by block geocode.
 
     The frame has block_geocode (16 digits) and every column of the file that is no part of the
     block geocode and not the block's identifier. Files of one table must have the same columns.
-    Large arrays go to temporary files in the folder `scratch`.
     """
-    keys = KeyColumn(scratch)
-    n_rows = np.zeros(len(files), dtype=np.int64)
-    parts: dict[str, GrowingColumn] = {}
-    for file, batch in read_partitions(files, Selection(GEOGRAPHY_LAYOUT.names, with_others=True)):
-        columns = {
-            name: CodedColumn.from_arrow(array, GEOGRAPHY_LAYOUT.field(name))
-            for name, array in batch.items()
-            if name != BLOCK_KEY
-        }
-        if parts and (other := sorted(set(parts) ^ set(columns))):
-            raise files[file].unreadable(
-                f"the column {other[0]} is not in all files of the table",
-                "write the files of one table with the same columns",
-                column=other[0],
-            )
-        keys.add(batch[BLOCK_KEY])
-        n_rows[file] += len(batch[BLOCK_KEY])
-        for name, column in columns.items():
-            parts.setdefault(name, GrowingColumn(scratch)).append(column)
-            if name in GEOGRAPHY_LAYOUT.names:
-                evidence.add("geography", name, column.counts(), file=file)
-    index = KeyIndex(keys)
+    selection = Selection(GEOGRAPHY_LAYOUT.names, with_others=True)
+    table = read_whole(files, selection, BLOCK_KEY)
+    for name in sorted(table.lacking):
+        raise files[table.lacking[name]].unreadable(
+            f"the column {name} is not in all files of the table",
+            "write the files of one table with the same columns",
+            column=name,
+        )
+    index, n_rows = KeyIndex(table.keys), table.n_rows
+    for name in GEOGRAPHY_LAYOUT.names:
+        if name != BLOCK_KEY:
+            evidence.add_column("geography", name, table.columns[name], n_rows)
     evidence.files.add_rows(files, n_rows)
     evidence.add_masks("geography", "blank_block_identifier", index.is_blank, n_rows)
     evidence.add_masks("cross_table", "repeated_block_identifier", index.is_repeated, n_rows)
 
-    texts = {name: growing.column().to_arrow() for name, growing in parts.items()}
-    del parts
+    texts = {name: column.to_arrow() for name, column in table.columns.items()}
+    del table
     geocode, is_whole = _geocodes([texts.pop(name) for name in GEOCODE_FIELDS])
     order = pc.sort_indices(geocode)
     geocode = geocode.take(order)
@@ -194,15 +181,9 @@ def _geocodes(parts: Sequence[pa.Array]) -> tuple[pa.Array, np.ndarray]:
 
 
 def load_units(
-    files: Sequence[InputFile],
-    geography: GeographyTable,
-    evidence: ValueTally,
-    scratch: Path | None = None,
+    files: Sequence[InputFile], geography: GeographyTable, evidence: ValueTally
 ) -> JoinedTable:
-    """Read the units table, batch by batch, and find each unit's block.
-
-    Large arrays go to temporary files in the folder `scratch`.
-    """
+    """Read the units table, batch by batch, and find each unit's block."""
 
     def tally(batch: Batch, columns: Mapping[str, CodedColumn], placed: Placed, file: int) -> None:
         units = UnitCodes.of(columns)
@@ -220,7 +201,7 @@ def load_units(
 
     columns = {f"{_PREFIX}{name}": name for name in UNIT_COLUMNS}
     place = ByTable(BLOCK_OF_UNIT, geography.blocks)
-    units = read_joined(files, UNIT_KEY, columns, place, tally, scratch)
+    units = read_joined(files, UNIT_KEY, columns, place, tally)
     evidence.files.add_rows(files, units.n_rows)
     evidence.add_masks("units", "blank_mafid", units.index.is_blank, units.n_rows)
     evidence.add_masks("cross_table", "repeated_mafid", units.index.is_repeated, units.n_rows)
@@ -228,10 +209,7 @@ def load_units(
 
 
 def recognised_columns(
-    units: JoinedTable,
-    n_blocks: int,
-    scratch: Path | None = None,
-    n_persons: np.ndarray | None = None,
+    units: JoinedTable, n_blocks: int, n_persons: np.ndarray | None = None
 ) -> list[RecordColumn]:
     """The raw columns of units by block, vacancy of housing units alone too, and how many persons
     `(n_units,)` each unit has, where it is known.
@@ -241,7 +219,7 @@ def recognised_columns(
         sizes = tuple(str(n) for n in range(int(n_persons.max(initial=0)) + 1))
         columns[_SIZE] = CodedColumn(n_persons, sizes)
     all_units, homes = (
-        RawColumns(names, n_blocks, scratch) for names in (tuple(columns), (f"{_PREFIX}VACS",))
+        RawColumns(names, n_blocks) for names in (tuple(columns), (f"{_PREFIX}VACS",))
     )
     all_units.add_rows(columns, units.area)
     homes.add_rows(columns, units.area, unit_codes(units, slice(None)).is_housing_unit)
@@ -251,24 +229,17 @@ def recognised_columns(
 class PersonCounter(RecordCounter):
     """Counts persons by unit, and by block and cell of `IDENTITY` and of a schema, if any."""
 
-    def __init__(
-        self,
-        place: Placing,
-        n_blocks: int,
-        schema: Schema | None,
-        scratch: Path | None,
-    ) -> None:
+    def __init__(self, place: Placing, n_blocks: int, schema: Schema | None) -> None:
         schemas = {"identity": IDENTITY} | ({"histogram": schema} if schema else {})
         super().__init__(
             place,
             schemas,
             lambda attribute: recode_of("persons", attribute),
             n_blocks,
-            scratch,
         )
         attributes = tuple(recode.attribute for recode in self.recodes)
         self.keys, self.texts = (UNIT_KEY,), person_columns(attributes)
-        self.raw = RawColumns(self.texts, n_blocks, scratch)
+        self.raw = RawColumns(self.texts, n_blocks)
 
     def tally(self, read: PlacedBatch) -> Weights:
         """Add the evidence of the rules on persons."""
@@ -321,19 +292,19 @@ class CefTables(CensusTables):
         """The tables in the order in which they are read."""
         return ("geography", "units", "persons")
 
-    def read_before(self, evidence: ValueTally, scratch: Path | None) -> ReferredTables:
+    def read_before(self, evidence: ValueTally) -> ReferredTables:
         """Read geography and units; raises UnreadableInput."""
-        blocks = load_geography(self.files["geography"], evidence, scratch)
-        units = load_units(self.files["units"], blocks, evidence, scratch)
+        blocks = load_geography(self.files["geography"], evidence)
+        units = load_units(self.files["units"], blocks, evidence)
         way = AreaLookup(ByTable(UNIT_KEY, units), {}, RawColumns((), len(blocks.frame)))
         return ReferredTables(Areas(blocks.frame, (), {}), {"persons": way})
 
     def counter(
-        self, before: ReferredTables, universe: str, scratch: Path | None, evidence: ValueTally
+        self, before: ReferredTables, universe: str, evidence: ValueTally
     ) -> tuple[PersonCounter, tuple[InputFile, ...]]:
         """Return the counter of persons, and their files."""
         schema, place = self.schemas.get("persons"), before.ways["persons"].place
-        return PersonCounter(place, len(before.areas), schema, scratch), self.files[universe]
+        return PersonCounter(place, len(before.areas), schema), self.files[universe]
 
     def public_tables(self, *, with_counts: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Return the geography frame and the public facts about every block; no person is read.
@@ -342,19 +313,15 @@ class CefTables(CensusTables):
         """
         evidence = ValueTally()
         with refuse_unreadable(with_counts=with_counts):
-            before = self.read_before(evidence, None)
+            before = self.read_before(evidence)
         if findings := evidence.findings(applicable_rules(evidence.suites), self.files):
             raise refusal(findings, with_counts=with_counts)
         geography, units = before.areas.frame, units_of(before)
-        kind, _ = unit_counts(geography, units, None, None)
+        kind, _ = unit_counts(geography, units, None)
         return geography, block_invariants(geography["block_geocode"], units.area, kind)
 
     def rules(
-        self,
-        before: ReferredTables,
-        counted: Mapping[str, Counted],
-        evidence: ValueTally,
-        scratch: Path | None,
+        self, before: ReferredTables, counted: Mapping[str, RecordCounter], evidence: ValueTally
     ) -> Sequence[Rule]:
         """The rules on the three tables, as far as there is evidence for them."""
         evidence.files.add_formats(file for files in self.files.values() for file in files)
@@ -363,16 +330,14 @@ class CefTables(CensusTables):
         evidence.add_masks("cross_table", "facility_without_person", is_empty, units.n_rows)
         return applicable_rules(evidence.suites)
 
-    def result(
-        self, before: ReferredTables, counted: Mapping[str, Counted], scratch: Path | None
-    ) -> CensusInput:
+    def result(self, before: ReferredTables, counted: Mapping[str, RecordCounter]) -> CensusInput:
         """The input that has met every rule.
 
         Empty blocks without housing units or facilities are included; see `invariants.inhabitable`.
         Whole persons are recognised by block and cell of `IDENTITY`.
         """
         geography, units, persons = before.areas.frame, units_of(before), counted["persons"]
-        kind, occupied = unit_counts(geography, units, self.schemas.get("units"), scratch)
+        kind, occupied = unit_counts(geography, units, self.schemas.get("units"))
         geocode, identity = geography["block_geocode"], persons.totals["identity"]
         population = state_totals(geocode, identity.sum(axis=1))
         n_persons = sum(population.values())
@@ -383,7 +348,7 @@ class CefTables(CensusTables):
         if occupied is not None:
             histograms["units"], known["units"] = occupied, int(occupied.sum())
             digested["units"] = ("block_geocode", "cell", "units"), occupied, ()
-        raw = recognised_columns(units, len(geography), scratch, persons.references)
+        raw = recognised_columns(units, len(geography), persons.references)
         return CensusInput(
             before.areas,
             block_invariants(geocode, units.area, kind),
@@ -391,11 +356,11 @@ class CefTables(CensusTables):
             population if "persons" in self.schemas else {},
             known,
             n_persons,
-            {"persons": [*persons.raw, *raw]},
+            {"persons": [*persons.raw.columns(), *raw]},
             {kind: partial(_counts_digest, kind, geocode, *own) for kind, own in digested.items()},
             lambda: block_levels(numbers_of(geocode)),
             {},
-            referred_rows(before.ways, counted),
+            referred_rows(counted),
         )
 
 
@@ -420,13 +385,13 @@ def _counts_digest(
 
 
 def unit_counts(
-    geography: pd.DataFrame, units: JoinedTable, schema: Schema | None, scratch: Path | None
+    geography: pd.DataFrame, units: JoinedTable, schema: Schema | None
 ) -> tuple[np.ndarray, sparse.csr_array | None]:
     """Return the kinds of units `(n_units,)` as in `UnitCodes`, and the housing units by block and
     cell of a schema, if any.
     """
-    kind = zeros(len(units), np.int8, scratch)
-    summed = None if schema is None else HistogramSum(len(geography), schema.n_cells, scratch)
+    kind = zeros(len(units), np.int8)
+    summed = None if schema is None else HistogramSum(len(geography), schema.n_cells)
     for start in range(0, len(units), _UNITS_AT_ONCE):
         rows = slice(start, start + _UNITS_AT_ONCE)
         codes = unit_codes(units, rows)

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import takewhile
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -28,7 +27,7 @@ from ..tables.value_tallies import ValueTally
 from .areas import Areas, load_areas, needed_columns, refuse_alike, shaped
 from .attribute_declarations import Where
 from .census import Bound, Census, Universe
-from .counting import Counted, People, RecordCounter, count_files, identity_columns, read_columns
+from .counting import People, RecordCounter, count_files, identity_columns, read_columns
 from .households import UNIT_COLUMNS
 from .joins import ByTable, read_joined
 from .members import OF_MEMBERS
@@ -188,34 +187,34 @@ class CensusTables:
         return tuple(dict.fromkeys(found))
 
     def check(
-        self, scratch: Path | None = None, read: Read | None = None, count: Count | None = None
+        self, read: Read | None = None, count: Count | None = None
     ) -> InputCheck[CensusInput]:
         """Read the tables, evaluate every rule and count all records.
 
         The rules are counted by vectorised code and, as a public pass or fail, evaluated by Great
         Expectations; the input is accepted only if both find nothing. The division of a table's
         rows into files affects only the file that a finding names. Large arrays go to temporary
-        files in the folder `scratch`, by default the system's; they hold confidential rows. `read`
-        and `count` give what other tasks have read of the tables; see `shares`.
+        files (`columns.temporary_files_in`), which hold confidential rows. `read` and `count` give
+        what other tasks have read of the tables; see `shares`.
         """
-        evidence, counted = ValueTally(), dict[str, Counted]()
+        evidence, counted = ValueTally(), dict[str, RecordCounter]()
         try:
-            before = self.read_before(evidence, scratch) if read is None else read(evidence)
+            before = self.read_before(evidence) if read is None else read(evidence)
             for name in self.records:
-                counter, files = self.counter(before, name, scratch, evidence)
+                counter, files = self.counter(before, name, evidence)
                 counting = count_files if count is None else partial(count, name)
                 counting(counter, files, evidence)
-                counted[name] = counter.counted()
+                counted[name] = counter
         except UnreadableInput as error:
             earlier = takewhile(error.table.__ne__, self.tables)
             outcomes = (*(readable(name, True) for name in earlier), readable(error.table, False))
             return InputCheck(outcomes, (error.finding,), None, evidence.files.formats)
-        rules = self.rules(before, counted, evidence, scratch)
+        rules = self.rules(before, counted, evidence)
         check = evidence.checked(
             rules,
             self.files,
             [readable(name, True) for name in self.tables],
-            lambda: self.result(before, counted, scratch),
+            lambda: self.result(before, counted),
             self.ahead,
         )
         if check.result is None or self.codes is None or not self.codes.values:
@@ -259,7 +258,7 @@ class CensusTables:
         alone = replace(self, schemas={}, is_recognised=False)
         return alone.check().accepted(with_counts=with_counts).geography, pd.DataFrame()
 
-    def read_before(self, evidence: ValueTally, scratch: Path | None) -> ReferredTables:
+    def read_before(self, evidence: ValueTally) -> ReferredTables:
         """Read the areas, and the tables to which the records of each universe refer.
 
         Raises UnreadableInput.
@@ -271,13 +270,13 @@ class CensusTables:
         for name in self.records:
             universe = self.census.universes[name]
             refuse_alike(areas, name, universe.area_columns, table[0])
-            tables = UniverseTables(universe, self.files, evidence, scratch)
+            tables = UniverseTables(universe, self.files, evidence)
             ways[name] = tables.read_ways(areas, self._on_the_way(name))
             tables.tally_contributions()
         return ReferredTables(areas, ways)
 
     def counter(
-        self, before: ReferredTables, universe: str, scratch: Path | None, evidence: ValueTally
+        self, before: ReferredTables, universe: str, evidence: ValueTally
     ) -> tuple[RecordCounter, tuple[InputFile, ...]]:
         """Return the counter of a universe's records, and their files."""
         compiled = self.census.universes[universe]
@@ -286,7 +285,6 @@ class CensusTables:
             self._schema(universe),
             before.ways[universe],
             len(before.areas),
-            scratch,
             recognised=self._recognised(universe),
             codes=self.codes,
         )
@@ -312,9 +310,7 @@ class CensusTables:
         tables = {one.declared.table for one in self.census.universes.values()}
         return way_columns(compiled, tables - {self.census.geography.table})
 
-    def _beside(
-        self, before: ReferredTables, universe: str, scratch: Path | None
-    ) -> list[RecordColumn]:
+    def _beside(self, before: ReferredTables, universe: str) -> list[RecordColumn]:
         """The raw columns of the tables that a universe's records refer to, and of the rows that
         refer to them, which are read once more: occupants, and members of units.
         """
@@ -336,21 +332,17 @@ class CensusTables:
             if isinstance(place, ByTable):
                 place = replace(place, joined=replace(place.joined, columns={}))
             own = shaped(self.files[declared.table], place.texts, (key, *place.keys), unread)
-            records = read_joined(own, key, {}, place, lambda *_: None, scratch)
+            records = read_joined(own, key, {}, place, lambda *_: None)
             files = shaped(self.files[table], names, (column,), unread)
             of_area = ByTable(column, records)
-            found += read_columns(files, names, of_area, len(before.areas), scratch)
+            found += read_columns(files, names, of_area, len(before.areas))
         return found
 
     def _schema(self, universe: str) -> Schema:
         return self.schemas.get(universe, self.census.universes[universe].schema)
 
     def rules(
-        self,
-        before: ReferredTables,
-        counted: Mapping[str, Counted],
-        evidence: ValueTally,
-        scratch: Path | None,
+        self, before: ReferredTables, counted: Mapping[str, RecordCounter], evidence: ValueTally
     ) -> Sequence[Rule]:
         """The rules on tables that have been read, with evidence for each.
 
@@ -358,7 +350,7 @@ class CensusTables:
         not may be in no count, and areas would break them for its want.
         """
         for name, of_universe in counted.items():
-            tables = UniverseTables(self.census.universes[name], self.files, evidence, scratch)
+            tables = UniverseTables(self.census.universes[name], self.files, evidence)
             tables.tally_counted(before.ways[name], of_universe)
         columns = before.areas.columns
         rules = declared_rules(self.census, list(counted), columns, evidence.suites)
@@ -368,9 +360,7 @@ class CensusTables:
             rules = declared_rules(self.census, list(counted), columns, evidence.suites)
         return rules
 
-    def result(
-        self, before: ReferredTables, counted: Mapping[str, Counted], scratch: Path | None
-    ) -> CensusInput:
+    def result(self, before: ReferredTables, counted: Mapping[str, RecordCounter]) -> CensusInput:
         """The input that has met every rule."""
         areas, census = before.areas, self.census
         counts = {name: of_universe.totals[name] for name, of_universe in counted.items()}
@@ -393,13 +383,13 @@ class CensusTables:
             known,
             max((int(histogram.sum()) for histogram in histograms.values()), default=0),
             {
-                name: [*of_universe.raw, *self._beside(before, name, scratch)]
+                name: [*of_universe.raw.columns(), *self._beside(before, name)]
                 for name, of_universe in counted.items()
             },
             {name: partial(_cells_digest, name, areas, own) for name, own in histograms.items()},
             lambda: [units.number for units in areas.units.values()],
             multiples,
-            referred_rows(before.ways, counted),
+            referred_rows(counted),
         )
 
     def _multiples(
@@ -443,14 +433,12 @@ class CensusTables:
                 evidence.add_mask(name, f"breaks_{held.name}", broken)
 
 
-def referred_rows(
-    ways: Mapping[str, AreaLookup], counted: Mapping[str, Counted]
-) -> dict[str, ReferredRows]:
+def referred_rows(counted: Mapping[str, RecordCounter]) -> dict[str, ReferredRows]:
     """The rows of the table on each universe's way to the areas, where there is one."""
     return {
-        name: ReferredRows(way.place.joined.area, counted[name].references)
-        for name, way in ways.items()
-        if isinstance(way.place, ByTable)
+        name: ReferredRows(own.place.joined.area, own.references)
+        for name, own in counted.items()
+        if isinstance(own.place, ByTable)
     }
 
 
@@ -474,15 +462,15 @@ def _cells_digest(
     return input_digest(universe, columns, key)
 
 
-def read_people(tables: CensusTables, universe: str, folder: Path) -> People:
+def read_people(tables: CensusTables, universe: str) -> People:
     """The people of a universe from tables that have passed their checks.
 
     Those who refer to the same row of the table on the way to their area, such as a housing unit,
-    are in one household. `folder` is for temporary files of confidential rows; it must be empty.
+    are in one household.
     """
     evidence = ValueTally()
-    before = tables.read_before(evidence, folder)
-    counter, files = tables.counter(before, universe, folder, evidence)
+    before = tables.read_before(evidence)
+    counter, files = tables.counter(before, universe, evidence)
     nobody = np.empty(0, dtype=np.int64)
     parts, wanted = [[nobody] * 3], counter.histogram_of(universe)
 

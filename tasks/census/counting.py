@@ -10,9 +10,8 @@ People: the records of a universe one by one, with their areas, cells and househ
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 from scipy import sparse
@@ -43,17 +42,13 @@ def identity_columns(universe: Universe, schema: Schema) -> tuple[str, ...]:
 
 
 def read_columns(
-    files: Sequence[InputFile],
-    names: Sequence[str],
-    place: ByTable,
-    n_areas: int,
-    scratch: Path | None = None,
+    files: Sequence[InputFile], names: Sequence[str], place: ByTable, n_areas: int
 ) -> list[RecordColumn]:
     """The raw columns of a table by the areas of the rows that it refers to.
 
     Raises UnreadableInput.
     """
-    raw = RawColumns(names, n_areas, scratch)
+    raw = RawColumns(names, n_areas)
     for _, batch, columns in read_coded(files, names, place.keys):
         raw.add_rows(columns, place.of(batch, {}).area)
     return raw.columns()
@@ -75,8 +70,8 @@ class RawColumns:
     A column of more values than fit into memory is omitted.
     """
 
-    def __init__(self, names: Sequence[str], n_areas: int, scratch: Path | None = None) -> None:
-        self._sums = {name: HistogramSum(n_areas, MOST_VALUES, scratch) for name in names}
+    def __init__(self, names: Sequence[str], n_areas: int) -> None:
+        self._sums = {name: HistogramSum(n_areas, MOST_VALUES) for name in names}
         self._positions: dict[str, dict[str, int]] = {name: {} for name in names}
 
     def add(self, columns: Mapping[str, CodedColumn], area: np.ndarray, count: np.ndarray) -> None:
@@ -164,21 +159,6 @@ class Weights:
 
 
 @dataclass(frozen=True, eq=False)
-class Counted:
-    """Counts of the records of a universe.
-
-    totals : histograms by name.
-    references : records by row of the table on the way to their areas.
-    raw, told_by : see `RecordCounter`.
-    """
-
-    totals: Mapping[str, sparse.csr_array]
-    references: np.ndarray
-    raw: Sequence[RecordColumn] = ()
-    keys_of_occupants: Mapping[str, KeyColumn] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, eq=False)
 class CountedShare:
     """Counts of a share of the records of a universe, to be added to those of others.
 
@@ -217,23 +197,18 @@ class RecordCounter:
         schemas: Mapping[str, Schema],
         recode_of: Callable[[str], Recode],
         n_areas: int,
-        scratch: Path | None,
     ) -> None:
         self.place, self.n_areas, self._schemas = place, n_areas, schemas
         of_all = (name for schema in schemas.values() for name in schema.attributes)
         self.recodes = [recode_of(attribute) for attribute in dict.fromkeys(of_all)]
-        self.references = zeros(len(place), np.int64, scratch)
-        self.raw, self.keys_of_occupants = RawColumns((), n_areas, scratch), dict[str, KeyColumn]()
+        self.references = zeros(len(place), np.int64)
+        self.raw, self.keys_of_occupants = RawColumns((), n_areas), dict[str, KeyColumn]()
         self._sums = {
-            name: HistogramSum(n_areas, schema.n_cells, scratch) for name, schema in schemas.items()
+            name: HistogramSum(n_areas, schema.n_cells) for name, schema in schemas.items()
         }
 
     def add(
-        self,
-        batch: Batch,
-        columns: dict[str, CodedColumn],
-        file: int,
-        evidence: ValueTally,
+        self, batch: Batch, columns: dict[str, CodedColumn], file: int, evidence: ValueTally
     ) -> None:
         """Count a batch of the table's file at this position, whose `texts` are coded.
 
@@ -280,17 +255,16 @@ class RecordCounter:
         """The name of the last of the histograms of a universe."""
         return [name for name, own in self._schemas.items() if own.universe == universe][-1]
 
-    def counted(self) -> Counted:
-        """All that was counted of a table."""
-        totals = {name: sums.total() for name, sums in self._sums.items()}
-        return Counted(totals, self.references, self.raw.columns(), self.keys_of_occupants)
+    @cached_property
+    def totals(self) -> Mapping[str, sparse.csr_array]:
+        """The histograms by name, once all records are added."""
+        return {name: self._sums.pop(name).total() for name in self._schemas}
 
     def share(self) -> CountedShare:
         """All that was counted of a share of a table."""
-        totals = {name: sums.total() for name, sums in self._sums.items()}
         rows = np.flatnonzero(self.references)
         records, raw = self.references[rows], self.raw.by_name()
-        return CountedShare(totals, rows, records, raw, self.keys_of_occupants)
+        return CountedShare(self.totals, rows, records, raw, self.keys_of_occupants)
 
     def add_share(self, counted: CountedShare) -> None:
         """Add the counts of a share of the table, in the order of its rows."""

@@ -48,17 +48,16 @@ class HistogramSum:
     """A histogram `(n_rows, n_cells)` to which records are added some at a time.
 
     Adding is linear in the records: additions are summed only once they reach an eighth of the sum
-    so far. A sum of more than `_MOST_ENTRIES` goes to temporary files in `folder` and is restarted;
+    so far. A sum of more than `_MOST_ENTRIES` goes to temporary files and is restarted;
     in the end all of them are sorted and added up.
     """
 
-    def __init__(self, n_rows: int, n_cells: int, folder: Path | None = None) -> None:
-        self._folder = folder
+    def __init__(self, n_rows: int, n_cells: int) -> None:
         self._sum = sparse.csr_array((n_rows, n_cells), dtype=np.int32)
         self._parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         self._size = self._n_records = 0
         # Entries of earlier sums: row and cell as one number, and count.
-        self._stored = GrowingArray(np.int64, folder), GrowingArray(np.int64, folder)
+        self._stored = GrowingArray(np.int64), GrowingArray(np.int64)
 
     def add(self, row: np.ndarray, cell: np.ndarray, count: np.ndarray) -> None:
         """Add counts of zero or more, shape `(n,)` each; a row and cell may come again."""
@@ -111,9 +110,9 @@ class HistogramSum:
     def _total_of_stored(self) -> sparse.csr_array:
         """The sum of all stored entries."""
         n_rows, n_cells = self._sum.shape
-        keys, order = sorted_with_rows(self._stored[0].array(), self._folder)
+        keys, order = sorted_with_rows(self._stored[0].array())
         counts, n_in_row = self._stored[1].array(), np.zeros(n_rows + 1, dtype=np.int64)
-        cells, sums = GrowingArray(np.int32, self._folder), GrowingArray(np.int64, self._folder)
+        cells, sums = GrowingArray(np.int32), GrowingArray(np.int64)
         start = 0
         while start < len(keys):
             last = keys[min(start + _FEWEST_HELD, len(keys)) - 1]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -113,22 +112,17 @@ Tally = Callable[[Batch, Mapping[str, CodedColumn], Placed, int], None]
 
 
 def read_joined(
-    files: Sequence[InputFile],
-    key: str,
-    columns: Mapping[str, str],
-    place: Placing,
-    tally: Tally,
-    scratch: Path | None = None,
+    files: Sequence[InputFile], key: str, columns: Mapping[str, str], place: Placing, tally: Tally
 ) -> JoinedTable:
     """Read a table that others refer to by its `key`.
 
     `columns` are those to keep, by their new names; all columns of the tables behind it are kept.
     Raises UnreadableInput.
     """
-    keys, area = KeyColumn(scratch), GrowingArray(np.int32, scratch)
+    keys, area = KeyColumn(), GrowingArray(np.int32)
     behind = place.joined.columns if isinstance(place, ByTable) else {}
     stay = {name: name for name in behind} | dict(columns)
-    found = {name: GrowingColumn(scratch) for name in stay}
+    found = {name: GrowingColumn() for name in stay}
     n_rows = np.zeros(len(files), dtype=np.int64)
     texts = tuple(dict.fromkeys((*columns.values(), *place.texts)))
     for file, batch, coded in read_coded(files, texts, (key, *place.keys)):
@@ -176,20 +170,18 @@ def at_rows(values: np.ndarray, rows: np.ndarray, missing: int) -> np.ndarray:
     return found
 
 
-def first_rows(index: KeyIndex, keys: KeyColumn, scratch: Path | None = None) -> np.ndarray:
+def first_rows(index: KeyIndex, keys: KeyColumn) -> np.ndarray:
     """The first row with the key of a row, `(n_rows,)`, of an index of these keys; -1 if blank."""
-    found = GrowingArray(np.int64, scratch)
+    found = GrowingArray(np.int64)
     for part in keys.chunks():
         found.append(index.positions(part))
     return found.array()
 
 
-def numbers_of_alike(
-    keys: KeyColumn, weights: np.ndarray | None = None, scratch: Path | None = None
-) -> np.ndarray:
+def numbers_of_alike(keys: KeyColumn, weights: np.ndarray | None = None) -> np.ndarray:
     """How many rows have the key of a row, or the sum of their weights, `(n_rows,)`; 0 if blank."""
-    first = first_rows(KeyIndex(keys), keys, scratch)
-    numbers, found = zeros(len(first), np.int64, scratch), zeros(len(first), np.int64, scratch)
+    first = first_rows(KeyIndex(keys), keys)
+    numbers, found = zeros(len(first), np.int64), zeros(len(first), np.int64)
     for start in range(0, len(first), _ROWS_AT_ONCE):
         own = slice(start, start + _ROWS_AT_ONCE)
         is_known = first[own] >= 0
@@ -246,7 +238,6 @@ def load_occupants(
     columns: Sequence[str],
     suite: str,
     evidence: ValueTally,
-    scratch: Path | None = None,
 ) -> Occupants:
     """The rows of a universe's occupants of a name, with the columns that attributes read.
 
@@ -256,7 +247,7 @@ def load_occupants(
     conditions = {column: CodeSet.of(codes) for column, codes in declared.where.items()}
     wanted = tuple(column for column in columns if column != NUMBER)
     texts = tuple(dict.fromkeys((*wanted, *conditions)))
-    keys, found = KeyColumn(scratch), {column: GrowingColumn(scratch) for column in wanted}
+    keys, found = KeyColumn(), {column: GrowingColumn() for column in wanted}
     n_rows = np.zeros(len(files), dtype=np.int64)
     sums = RecordSums(files)
     for file, batch, coded in read_coded(files, texts, (declared.column,)):
@@ -275,8 +266,8 @@ def load_occupants(
     index = KeyIndex(keys)
     if wanted:
         evidence.add_masks(suite, f"repeated_{name}", index.is_repeated, n_rows)
-    first = first_rows(index, keys, scratch)
-    number = zeros(len(first), np.int64, scratch)
+    first = first_rows(index, keys)
+    number = zeros(len(first), np.int64)
     np.add.at(number, first[first >= 0], 1)
     named = {f"{name}.{column}": growing.column() for column, growing in found.items()}
     return Occupants(declared.key, index, named, f"{name}.{NUMBER}", number, n_rows)

@@ -61,7 +61,7 @@ def completed_units(
     own = tuple(name for name in UNIT_COLUMNS if name in present)
     keys, home, there = read_units(units, own, key)
     index = KeyIndex(keys)
-    raw = RawColumns(OF_MEMBERS, len(home), target.parent)
+    raw = RawColumns(OF_MEMBERS, len(home))
     members, n_apart, copies = read_members(persons, key, index, home, raw)
     first = (units[0], persons[0])
     findings = [*copies, *_findings(first, key, index, members, n_apart, len(home))]
@@ -102,7 +102,7 @@ def read_units(
 ) -> tuple[KeyColumn, np.ndarray, dict[str, np.ndarray]]:
     """Identifiers of units, which are housing units `(n_units,)`, and whole numbers of some columns
     of these, `(n_units,)` each, 0 elsewhere."""
-    keys, is_home = KeyColumn(None), list[np.ndarray]()
+    keys, is_home = KeyColumn(), list[np.ndarray]()
     values_of: dict[str, list[np.ndarray]] = {name: [] for name in names}
     for _, batch, columns in read_coded(units, (KIND, *names), (key,)):
         keys.add(batch[key])
@@ -138,11 +138,7 @@ def read_members(
 
 
 def household_columns(
-    units: Sequence[InputFile],
-    further: Sequence[str],
-    area: np.ndarray,
-    n_areas: int,
-    scratch: Path | None = None,
+    units: Sequence[InputFile], further: Sequence[str], area: np.ndarray, n_areas: int
 ) -> list[RecordColumn]:
     """Columns computed from members of units, and further raw columns of these, by area: of all
     units, and of occupied units alone.
@@ -151,7 +147,7 @@ def household_columns(
     UnreadableInput.
     """
     names = (*UNIT_COLUMNS, *further)
-    all_units, households = (RawColumns(names, n_areas, scratch) for _ in range(2))
+    all_units, households = (RawColumns(names, n_areas) for _ in range(2))
     first = 0
     for _, _, columns in read_coded(units, names, ()):
         is_household = whole_numbers(columns[SIZE]) > 0
@@ -187,10 +183,7 @@ def _findings(
 
 
 def _write(
-    files: Sequence[InputFile],
-    present: Sequence[str],
-    made: Mapping[str, np.ndarray],
-    target: Path,
+    files: Sequence[InputFile], present: Sequence[str], made: Mapping[str, np.ndarray], target: Path
 ) -> None:
     """The table with further columns `(n_units,)`, as one Parquet file."""
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -31,7 +31,7 @@ from ..tables.sources import InputFile
 from ..tables.value_tallies import ValueTally
 from .areas import AreaIndex, Areas, shaped
 from .census import Census, Universe
-from .counting import Counted, PlacedBatch, RawColumns, RecordCounter, Weights
+from .counting import PlacedBatch, RawColumns, RecordCounter, Weights
 from .influence import InfluencePath
 from .joins import (
     NUMBER,
@@ -138,11 +138,7 @@ def _level_notes(
 
 
 def _code_notes(
-    table: str,
-    column: str,
-    source: str,
-    conditions: Iterable[Condition],
-    seen: set[str | None],
+    table: str, column: str, source: str, conditions: Iterable[Condition], seen: set[str | None]
 ) -> Iterator[str]:
     """A note on declared codes that occur in no value of a column, if there are any."""
     declared: dict[str, CodeSet] = {}
@@ -206,14 +202,11 @@ def way_columns(universe: Universe, records: Collection[str]) -> tuple[str, ...]
 
 @dataclass(frozen=True, eq=False)
 class UniverseTables:
-    """The files of the tables that a universe reads, the evidence for rules on them, and the folder
-    for temporary files of confidential rows.
-    """
+    """The files of the tables that a universe reads, and the evidence for rules on them."""
 
     universe: Universe
     files: Mapping[str, Sequence[InputFile]]
     evidence: ValueTally
-    scratch: Path | None = None
 
     def read_ways(self, areas: Areas, recognised: Sequence[str] = ()) -> AreaLookup:
         """Read the tables on the path to the area of the records, and those of occupants.
@@ -222,7 +215,7 @@ class UniverseTables:
         UnreadableInput.
         """
         universe, columns = self.universe, self.universe.area_columns
-        raw = RawColumns(recognised, len(areas), self.scratch)
+        raw = RawColumns(recognised, len(areas))
         place: Placing = OwnAreas(columns, AreaIndex(areas, len(columns)))
         for depth in reversed(range(len(universe.steps))):
             joined = self._joined(depth, place)
@@ -235,11 +228,11 @@ class UniverseTables:
             declared = universe.declared.occupants[name]
             own = self._shaped(way.table, occupant_columns(way), way.references)
             occupants[name] = load_occupants(
-                own, declared, name, way.columns, universe.name, self.evidence, self.scratch
+                own, declared, name, way.columns, universe.name, self.evidence
             )
         return AreaLookup(place, occupants, raw)
 
-    def tally_counted(self, ways: AreaLookup, counted: Counted) -> None:
+    def tally_counted(self, ways: AreaLookup, counted: RecordCounter) -> None:
         """Hold the sums of all records to rules: how many refer to one row of the table on the way
         to their areas, and how many have one key that occupants refer to.
         """
@@ -252,7 +245,7 @@ class UniverseTables:
                 n = int(rows.sum())
                 unknown: dict[Value, int] = {True: n} if n else {False: len(rows)}
                 self.evidence.add(name, f"unknown_key_of_{entry}", unknown, file=file)
-            is_shared = numbers_of_alike(keys, scratch=self.scratch) > occupant.records_per_key
+            is_shared = numbers_of_alike(keys) > occupant.records_per_key
             self.evidence.add_mask(name, f"shared_key_of_{entry}", is_shared)
 
     def tally_contributions(self) -> None:
@@ -268,7 +261,7 @@ class UniverseTables:
                 continue
             is_counted = reach.table == declared.table and declared.count is not None
             texts = (declared.count,) if is_counted and declared.count else ()
-            persons, weights = KeyColumn(self.scratch), GrowingArray(np.int64, self.scratch)
+            persons, weights = KeyColumn(), GrowingArray(np.int64)
             own = self._shaped(reach.table, texts, (contribution.person,))
             n_rows = np.zeros(len(own), dtype=np.int64)
             blank = f"blank_person_of_{reach.table}"
@@ -279,9 +272,7 @@ class UniverseTables:
                 n_rows[file] += len(person)
                 for column in columns.values():
                     weights.append(np.maximum(column.lookup(_count, np.int64), 1))
-            numbers = numbers_of_alike(
-                persons, weights.array() if is_counted else None, self.scratch
-            )
+            numbers = numbers_of_alike(persons, weights.array() if is_counted else None)
             is_crowded = numbers > contribution.records_per_person
             crowded = f"crowded_person_of_{reach.table}"
             evidence.add_masks(universe.name, crowded, is_crowded, n_rows)
@@ -304,7 +295,7 @@ class UniverseTables:
 
         own = self._shaped(step.table, (*wanted, *place.texts), (step.key, *place.keys))
         columns = {f"{step.table}.{column}": column for column in wanted}
-        joined = read_joined(own, step.key, columns, place, tally, self.scratch)
+        joined = read_joined(own, step.key, columns, place, tally)
         evidence.files.add_rows(own, joined.n_rows)
         index = joined.index
         for state, mask in (("blank", index.is_blank), ("repeated", index.is_repeated)):
@@ -343,14 +334,13 @@ class UniverseCounter(RecordCounter):
         schema: Schema,
         ways: AreaLookup,
         n_areas: int,
-        scratch: Path | None = None,
         *,
         recognised: Sequence[str] = (),
         codes: CodeTally | None = None,
     ) -> None:
         self._codes = codes
         schemas, recode_of = {universe.name: schema}, universe.recodes.__getitem__
-        super().__init__(ways.place, schemas, recode_of, n_areas, scratch)
+        super().__init__(ways.place, schemas, recode_of, n_areas)
         self._universe, self._occupants = universe, tuple(ways.occupants.values())
         self._zeros = [(zero.name, schema.cells_where(zero.where)) for zero in universe.zeros]
         asked = [column for recode in self.recodes for column in recode.columns]
@@ -359,8 +349,8 @@ class UniverseCounter(RecordCounter):
         counted = (universe.declared.count,) if universe.declared.count else ()
         self.texts = tuple(dict.fromkeys((*own, *ways.place.texts, *counted)))
         self.keys = tuple(dict.fromkeys((*ways.place.keys, *(one.key for one in self._occupants))))
-        self.raw = RawColumns(recognised, n_areas, scratch)
-        self.keys_of_occupants = {one.key: KeyColumn(scratch) for one in self._occupants}
+        self.raw = RawColumns(recognised, n_areas)
+        self.keys_of_occupants = {one.key: KeyColumn() for one in self._occupants}
 
     def tally(self, read: PlacedBatch) -> Weights:
         """Hold the references, areas and numbers of a batch to rules."""

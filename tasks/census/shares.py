@@ -59,32 +59,24 @@ def read_share(stem: Path) -> Any:
     return read_object(stem, _TYPES)
 
 
-def read_referred(tables: CensusTables, scratch: Path | None = None) -> ReferredShare:
-    """Read the tables to which records refer; `scratch` as in `CensusTables.check`.
-
-    Raises UnreadableInput.
-    """
+def read_referred(tables: CensusTables) -> ReferredShare:
+    """Read the tables to which records refer; raises UnreadableInput."""
     evidence = ValueTally()
-    return ReferredShare(tables.read_before(evidence, scratch), evidence)
+    return ReferredShare(tables.read_before(evidence), evidence)
 
 
-def count_share(
-    tables: CensusTables, referred: ReferredShare, share: Share, scratch: Path | None = None
-) -> RecordShare:
+def count_share(tables: CensusTables, referred: ReferredShare, share: Share) -> RecordShare:
     """Count a share of the records of every universe; raises UnreadableInput."""
     evidence, counted = ValueTally(), dict[str, CountedShare]()
     for name in tables.records:
-        counter, files = tables.counter(referred.tables, name, scratch, evidence)
+        counter, files = tables.counter(referred.tables, name, evidence)
         count_files(counter, files, evidence, share)
         counted[name] = counter.share()
     return RecordShare(counted, evidence)
 
 
 def check_shares(
-    tables: CensusTables,
-    referred: ReferredShare,
-    shares: Sequence[RecordShare],
-    scratch: Path | None = None,
+    tables: CensusTables, referred: ReferredShare, shares: Sequence[RecordShare]
 ) -> InputCheck[CensusInput]:
     """Check an input of which all shares are counted, in the order of their numbers."""
 
@@ -100,4 +92,4 @@ def check_shares(
             counter.add_share(share.counted[universe])
         refuse_empty(files, sum(evidence.files.files[file.path].n_rows or 0 for file in files))
 
-    return tables.check(scratch, read, count)
+    return tables.check(read, count)

@@ -18,6 +18,8 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -57,12 +59,34 @@ _SORTED_AT_ONCE = 1 << 22
 """Values that are sorted at a time."""
 
 
-def zeros(n: int, dtype: DTypeLike, folder: Path | None = None) -> np.ndarray:
-    """An array (n,) of zeros, mapped from a file in `folder` (the system's own) if it is large."""
+_FOLDER = ContextVar[Path | None]("folder of temporary files", default=None)
+
+
+@contextmanager
+def temporary_files_in(folder: Path) -> Iterator[None]:
+    """Within, temporary files of arrays and tables are in a folder; elsewhere in the system's own.
+
+    They hold confidential rows where a run reads confidential input.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    before = _FOLDER.set(folder)
+    try:
+        yield
+    finally:
+        _FOLDER.reset(before)
+
+
+def temporary_folder() -> tempfile.TemporaryDirectory[str]:
+    """A new folder among the temporary files, which is removed with all in it."""
+    return tempfile.TemporaryDirectory(dir=_FOLDER.get())
+
+
+def zeros(n: int, dtype: DTypeLike) -> np.ndarray:
+    """An array (n,) of zeros, mapped from a temporary file if it is large."""
     size = n * np.dtype(dtype).itemsize
     if size <= MOST_BYTES:
         return np.zeros(n, dtype=dtype)
-    with tempfile.TemporaryFile(dir=folder) as file:
+    with tempfile.TemporaryFile(dir=_FOLDER.get()) as file:
         file.truncate(size)
         return np.asarray(np.memmap(file, dtype=dtype, mode="r+", shape=(n,)))
 
@@ -77,8 +101,8 @@ class GrowingArray:
     [1, 2, 3]
     """
 
-    def __init__(self, dtype: DTypeLike, folder: Path | None = None) -> None:
-        self.dtype, self._folder = np.dtype(dtype), folder
+    def __init__(self, dtype: DTypeLike) -> None:
+        self.dtype = np.dtype(dtype)
         self._chunks: list[np.ndarray] = []
         self._file: BinaryIO | None = None
         self._n_held = self._n_written = 0
@@ -101,26 +125,23 @@ class GrowingArray:
         self._write()
         return np.asarray(np.memmap(self._file, dtype=self.dtype, mode="r", shape=(len(self),)))
 
-    def __getstate__(self) -> tuple[np.ndarray, Path | None]:
-        return self.array(), self._folder
+    def __getstate__(self) -> np.ndarray:
+        return self.array()
 
-    def __setstate__(self, state: tuple[np.ndarray, Path | None]) -> None:
-        values, folder = state
-        GrowingArray.__init__(self, values.dtype, folder)
+    def __setstate__(self, values: np.ndarray) -> None:
+        GrowingArray.__init__(self, values.dtype)
         self.append(values)
 
     def _write(self) -> None:
         if self._file is None:
-            self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115  Mapped later.
+            self._file = tempfile.TemporaryFile(dir=_FOLDER.get())  # noqa: SIM115  Mapped later.
         for chunk in self._chunks:
             self._file.write(chunk.data)
         self._file.flush()
         self._n_written, self._n_held, self._chunks = len(self), 0, []
 
 
-def sorted_with_rows(
-    values: np.ndarray, folder: Path | None = None
-) -> tuple[np.ndarray, np.ndarray]:
+def sorted_with_rows(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Values (n,) in ascending order, and their rows; equal ones in the order of their rows.
 
     An array too large for memory is cut at quantiles of a sample into parts of a few million
@@ -138,7 +159,7 @@ def sorted_with_rows(
         part = np.searchsorted(cuts, values[start : start + _SORTED_AT_ONCE], side="right")
         sizes += np.bincount(part, minlength=len(sizes))
     ends = np.cumsum(sizes)
-    ascending, rows, free = zeros(n, values.dtype, folder), zeros(n, row_type, folder), ends - sizes
+    ascending, rows, free = zeros(n, values.dtype), zeros(n, row_type), ends - sizes
     for start in range(0, n, _SORTED_AT_ONCE):
         own = values[start : start + _SORTED_AT_ONCE]
         part = np.searchsorted(cuts, own, side="right")
@@ -233,7 +254,7 @@ class CodedColumn:
 
 
 class GrowingColumn:
-    """A coded column to which batches are appended; large ones are in a file in `folder`.
+    """A coded column to which batches are appended; large ones are in a file.
 
     Its values always include a blank, to mark rows without a value.
 
@@ -243,17 +264,16 @@ class GrowingColumn:
     (['b', 'b'], (None, 'b'))
     """
 
-    def __init__(self, folder: Path | None = None) -> None:
-        self._folder = folder
+    def __init__(self) -> None:
         self._positions: dict[str | None, int] = {None: 0}
-        self._codes = GrowingArray(np.int16, folder)
+        self._codes = GrowingArray(np.int16)
 
     def append(self, column: CodedColumn) -> None:
         """Append the rows of a column."""
         known = self._positions
         positions = [known.setdefault(value, len(known)) for value in column.values]
         if len(known) > _MOST_NARROW and self._codes.dtype == np.int16:
-            wide, narrow = GrowingArray(np.int32, self._folder), self._codes.array()
+            wide, narrow = GrowingArray(np.int32), self._codes.array()
             for start in range(0, len(narrow), _ROWS_AT_ONCE):
                 wide.append(narrow[start : start + _ROWS_AT_ONCE])
             self._codes = wide
@@ -302,14 +322,13 @@ def without_point(text: str) -> str:
 class KeyColumn:
     """A column of identifiers, gathered batch by batch.
 
-    Numbers beyond `tasks.tables.columns.MOST_BYTES` go to a temporary file in `folder`; identifiers
+    Numbers beyond `tasks.tables.columns.MOST_BYTES` go to a temporary file; identifiers
     that are texts stay in memory.
     """
 
-    def __init__(self, folder: Path | None = None) -> None:
-        self.folder = folder
-        self._codes = GrowingArray(np.int64, folder)
-        self._is_blank = GrowingArray(bool, folder)
+    def __init__(self) -> None:
+        self._codes = GrowingArray(np.int64)
+        self._is_blank = GrowingArray(bool)
         self._texts: list[pa.Array | None] = []
         self._lengths: list[int] = []
         self.are_numbers = True
@@ -369,23 +388,23 @@ class KeyIndex:
             column = KeyColumn()
             column.add(keys)
             keys = column
-        codes, folder = keys.numbers(), keys.folder
+        codes = keys.numbers()
         n_keys = len(codes)
         self.is_blank: np.ndarray = keys.is_blank()
         """Mask of the rows without an identifier, shape `(n_rows,)`."""
         self._texts: pa.Array | None = None
         """The indexed column where identifiers are compared as texts."""
         if not keys.are_numbers:
-            self._texts, hashes = keys.texts(), GrowingArray(np.int64, folder)
+            self._texts, hashes = keys.texts(), GrowingArray(np.int64)
             for start in range(0, n_keys, _ROWS_AT_ONCE):
                 hashes.append(_hashes(self._texts.slice(start, _ROWS_AT_ONCE)))
             codes = hashes.array()
 
-        ascending, order = sorted_with_rows(codes, folder)
+        ascending, order = sorted_with_rows(codes)
         alike = np.sort(order[_repeated_positions(ascending)])
         alike = alike[~self.is_blank[alike]]
         labels = pd.Index(codes[alike] if self._texts is None else self._texts.take(alike))
-        self.is_repeated: np.ndarray = zeros(n_keys, bool, folder)
+        self.is_repeated: np.ndarray = zeros(n_keys, bool)
         """Mask of the rows whose identifier another row has too, shape `(n_rows,)`."""
         self.is_repeated[alike] = labels.duplicated(keep=False)
         if self.is_repeated[alike].any() or self.is_blank.any():

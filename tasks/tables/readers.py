@@ -6,8 +6,6 @@ not fit into memory; `tasks.tables.columns` brings them to one form. Fixed-width
 as byte matrices, never line by line.
 
 Every fault of a file raises `UnreadableInput`, whose text has no byte of the file.
-
-Files of public areas: their rows (level, area, parent).
 """
 
 from __future__ import annotations
@@ -16,23 +14,19 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import BufferedReader, BytesIO
-from pathlib import Path
 from unicodedata import normalize
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from ..runs.errors import InputRefused
 from ..runs.stores import is_url
-from .columns import CodedColumn
 from .databases import is_database, open_table
-from .findings import UnreadableInput, refuse_unreadable
-from .formats import SEPARATORS, TextFormat, clean_columns
-from .layouts import Field, TableLayout
+from .findings import UnreadableInput
+from .formats import SEPARATORS, clean_columns
+from .layouts import TableLayout
 from .sources import (
     PARQUET_MAGIC,
     ByteStream,
@@ -529,37 +523,3 @@ def format_of(file: InputFile) -> str:
             )
     except UnreadableInput:
         return ""
-
-
-def read_area_rows(file: InputFile, area: str) -> pd.DataFrame:
-    """The columns level, `area` and parent as texts without surrounding blanks, "" where blank.
-
-    `area` is "area" or "region", and the column may have either name. Raises UnreadableInput.
-    """
-    rows = []
-    file = file.with_columns(dict.fromkeys(("level", "area", "region", "parent"), "text"))
-    for batch in read_batches(file, Selection(("level", "parent"), with_others=True)):
-        name = next((name for name in (area, "area", "region") if name in batch), area)
-        Selection((name,)).choose(file, tuple(batch))
-        texts = (
-            CodedColumn.from_arrow(batch[column], Field(column, "text")).texts()
-            for column in ("level", name, "parent")
-        )
-        rows.append(pd.DataFrame(dict(zip(("level", area, "parent"), texts, strict=True))))
-    return pd.concat(rows, ignore_index=True).fillna("")
-
-
-def read_texts(
-    path: Path, names: Sequence[str], text_format: TextFormat | None = None
-) -> pd.DataFrame:
-    """All columns of a file as texts; `names` are some that it may have.
-
-    Raises InputRefused for a file that cannot be read.
-    """
-    if not path.is_file():
-        raise InputRefused(f"{path} is no file; name one in CSV or Parquet.")
-    layout = TableLayout.expected("areas", dict.fromkeys(names, "text"))
-    file = InputFile("areas", str(path), str(path), layout, text_format)
-    with refuse_unreadable():
-        batches = read_batches(file, Selection((), with_others=True))
-        return pd.concat([pa.table(dict(batch)).to_pandas().astype(str) for batch in batches])

@@ -18,6 +18,7 @@ import pandas as pd
 from ...validation.expectations import run_suites
 from ...validation.outcome import Outcome
 from ...validation.rules import Rule, Value, count_violations
+from .columns import CodedColumn
 from .copies import FilesRead
 from .findings import Finding, InputCheck
 from .sources import InputFile
@@ -59,6 +60,13 @@ class ValueTally:
         for file, n_rows in enumerate(rows):
             start, end = end, end + n_rows
             self.add_mask(suite, column, mask[start:end], file=file)
+
+    def add_column(self, suite: str, name: str, column: CodedColumn, rows: np.ndarray) -> None:
+        """Add a column of files one after the other, `rows` (n_files,) of each."""
+        end = 0
+        for file, n_rows in enumerate(rows.tolist()):
+            start, end = end, end + n_rows
+            self.add(suite, name, column.at(slice(start, end)).counts(), file=file)
 
     def add_shares(self, shares: Sequence[ValueTally]) -> None:
         """Add the evidence of readers of shares of an input, in the order of its rows."""

@@ -23,6 +23,7 @@ from ...geography.levels import OF_THE_SPINE
 from ..census.areas import entities
 from ..census.census import Census
 from ..census.census_input import read_people
+from ..tables.columns import temporary_files_in, temporary_folder
 from ..census.counting import People
 from ..census.declarations import TableDeclaration
 from ..census.histograms import write_histogram
@@ -302,9 +303,9 @@ class TopdownCensus:
         Remains of an interrupted attempt are removed. Raises InputRefused.
         """
         TRIALS.read_input(TRIALS.measuring_only(settings, universe), folder)
-        with TemporaryDirectory(dir=folder) as scratch:
-            reading, _ = completed(reading_of(settings), Path(scratch))
-            return read_people(reading, universe, Path(scratch))
+        with temporary_files_in(folder), temporary_folder() as own:
+            reading, _ = completed(reading_of(settings), Path(own))
+            return read_people(reading, universe)
 
     def entities(
         self, settings: TopdownSettings, folder: Path, level: str

@@ -26,6 +26,7 @@ from ...runs.errors import InputRefused
 from ...runs.files import cache_unchanged
 from ...runs.settings_files import settings_of_finished
 from ...runs.stamps import write_frame, write_parquet
+from ...tables.columns import temporary_files_in
 from ...tables.findings import InputCheck, accepted_input
 from ...tables.sources import InputFile, read_public_text
 from ..paths import (
@@ -126,26 +127,24 @@ def public_digests(run: RunDirectory) -> dict[str, str]:
     return whole_digests(run) | {PARAMETERS: parameters_digest(parameters_folder(run))}
 
 
-def check_input_of(settings: Settings, scratch: Path | None = None) -> InputCheck[AcceptedGroups]:
+def check_input_of(settings: Settings) -> InputCheck[AcceptedGroups]:
     """Read and check the input that the settings name, the finished run unless it is still to come;
     messages name the files.
 
-    `scratch` is the folder for temporary files of confidential rows. Raises InputRefused.
+    Raises InputRefused.
     """
     specification = read_specification(settings.input.parameters)
     if isinstance(settings, DetailedHouseholdsSettings) and not settings.input.awaited:
         read_group_totals(settings, specification)
-    return _check_tables(settings, specification, scratch)
+    return _check_tables(settings, specification)
 
 
-def _check_tables(
-    settings: Settings, specification: Specification, scratch: Path | None
-) -> InputCheck[AcceptedGroups]:
+def _check_tables(settings: Settings, specification: Specification) -> InputCheck[AcceptedGroups]:
     names_of(settings)
     parameters = parameters_of(settings)
     of_households = parameters.records == "households"
     return check_groups_input(
-        settings.input.tables, specification, parameters.first, scratch, of_households=of_households
+        settings.input.tables, specification, parameters.first, of_households=of_households
     )
 
 
@@ -167,7 +166,8 @@ def ingest_input(run: RunDirectory, settings: Settings) -> None:
     totals = None
     if isinstance(settings, DetailedHouseholdsSettings):
         totals = read_group_totals(settings, specification)
-    check = _check_tables(settings, specification, run.confidential)
+    with temporary_files_in(run.confidential):
+        check = _check_tables(settings, specification)
     result = accepted_input(run, settings, check)
     store_identity(run, settings, lambda key: input_digests(result, key))
     write_persons(persons_file(run), result.persons)

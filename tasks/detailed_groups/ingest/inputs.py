@@ -14,7 +14,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas as pd
@@ -41,7 +40,8 @@ from ...census.invariants import block_invariants
 from ...census.joins import coded, read_coded
 from ...census.members import completed_units, household_columns
 from ...ledger.recognition import RecordColumn
-from ...tables.columns import CodedColumn, KeyIndex, is_blank_key
+from ...tables.area_lists import read_whole
+from ...tables.columns import CodedColumn, KeyIndex, is_blank_key, temporary_folder
 from ...tables.copies import RecordSums
 from ...tables.findings import Finding, InputCheck, UnreadableInput
 from ...tables.layouts import Field, TableLayout
@@ -68,15 +68,14 @@ from .counts import (
 class GroupsReader:
     """Reader of a layout's tables for the persons of some states.
 
-    `codes` are the numbers of race and ethnicity codes, `scratch` the folder for temporary files of
-    confidential rows, `findings` faults of the tables beyond the rules.
+    `codes` are the numbers of race and ethnicity codes, `findings` faults of the tables beyond the
+    rules.
     """
 
     tables: Mapping[str, str]
     states: Collection[str]
     codes: Mapping[str, int]
     evidence: ValueTally
-    scratch: Path | None = None
     findings: tuple[Finding, ...] = ()
     files: Mapping[str, tuple[InputFile, ...]] = field(init=False)
     raw: RawColumns = field(init=False)
@@ -134,17 +133,9 @@ class ProductionReader(GroupsReader):
         refuses are in it: it is sound only if the evidence is. Further columns are allowed.
         """
         (file,), evidence = self.files["geography"], self.evidence
-        parts = [
-            pd.DataFrame(
-                {
-                    name: CodedColumn.from_arrow(array, GEOGRAPHY_LAYOUT.field(name)).texts()
-                    for name, array in batch.items()
-                },
-                dtype=object,
-            )
-            for batch in read_batches(file, Selection(GEOGRAPHY_LAYOUT.names))
-        ]
-        frame = pd.concat(parts, ignore_index=True)
+        table = read_whole([file], Selection(GEOGRAPHY_LAYOUT.names))
+        texts = {name: table.columns[name].texts() for name in GEOGRAPHY_LAYOUT.names}
+        frame = pd.DataFrame(texts, dtype=object)
         evidence.add("geography", "TABBLKST", _counts(frame["TABBLKST"]))
         frame = frame[frame["TABBLKST"].isin(self.states)]
         for name in GEOGRAPHY_LAYOUT.names[1:]:
@@ -165,7 +156,7 @@ class ProductionReader(GroupsReader):
         """
         (file,), evidence = self.files["persons"], self.evidence
         names = (*PERSON_COLUMNS, _HOUSEHOLDER)
-        self.raw = RawColumns(names, len(self._blocks), self.scratch)
+        self.raw = RawColumns(names, len(self._blocks))
         # The block group, fifth from the right of the geocode, is not part of a person's record.
         geocode = self._blocks["block_geocode"].str.replace(r"^(.{11}).", r"\1", regex=True)
         index = KeyIndex(pa.array(pd.to_numeric(geocode, errors="coerce").astype("Int64")))
@@ -234,7 +225,7 @@ class CensusReader(GroupsReader):
         """The blocks of the states, and row by row their housing units and facilities; sound only
         if the evidence is.
         """
-        before = self._tables.read_before(self.evidence, self.scratch)
+        before = self._tables.read_before(self.evidence)
         frame, units = before.areas.frame, units_of(before)
         geocode = frame["block_geocode"].str
         parts = (geocode[:2], geocode[2:5], geocode[5:11], frame["PLACEFP"], frame["AIANNHCE"])
@@ -269,7 +260,7 @@ class CensusReader(GroupsReader):
         householders' cells.
         """
         units, files, evidence = self._units, self.files["persons"], self.evidence
-        self.raw, sums = RawColumns(PERSON_COLUMNS, self._n_blocks, self.scratch), RecordSums(files)
+        self.raw, sums = RawColumns(PERSON_COLUMNS, self._n_blocks), RecordSums(files)
         for file, batch, of_all in read_coded(files, wanted, (UNIT_KEY,)):
             sums.add(file, batch, of_all, (UNIT_KEY,))
             unit = units.index.positions(batch[UNIT_KEY])
@@ -298,7 +289,7 @@ class CensusReader(GroupsReader):
     def recognised(self) -> list[RecordColumn]:
         """The raw columns of persons and units, by block."""
         units = replace(self._units, area=self._block_of_unit)
-        return super().recognised() + recognised_columns(units, self._n_blocks, self.scratch)
+        return super().recognised() + recognised_columns(units, self._n_blocks)
 
 
 class HouseholdReader(CensusReader):
@@ -316,7 +307,7 @@ class HouseholdReader(CensusReader):
         """
         n_units, block = len(self._units), self._block_of_unit
         cells, first = np.full(n_units, NONE, dtype=np.int8), 0
-        with TemporaryDirectory(dir=self.scratch) as folder:
+        with temporary_folder() as folder:
             target = Path(folder) / "units_with_members.parquet"
             units, persons = self.files["units"], self.files["persons"]
             self.findings, _, members, files = completed_units(units, persons, UNIT_KEY, target)
@@ -333,9 +324,7 @@ class HouseholdReader(CensusReader):
                     found = np.where(is_known, kind * len(TENURES) + tenure, NONE)
                     cells[first : first + len(found)] = found
                     first += len(found)
-                self._of_households += household_columns(
-                    files, (TENURE,), block, self._n_blocks, self.scratch
-                )
+                self._of_households += household_columns(files, (TENURE,), block, self._n_blocks)
         return self._persons((*PERSON_COLUMNS, _RELATIONSHIP), cells)
 
     def recognised(self) -> list[RecordColumn]:
@@ -364,7 +353,6 @@ def check_groups_input(
     tables: Mapping[str, str],
     specification: Specification,
     parameters: MechanismParameters,
-    scratch: Path | None = None,
     *,
     of_households: bool = False,
 ) -> InputCheck[AcceptedGroups]:
@@ -373,12 +361,12 @@ def check_groups_input(
     `tables` maps `data` to a folder in the production layout, or `persons`, `units` and
     `geography` to the census tables. The rules are counted by vectorised code and, as a public
     pass or fail, evaluated by Great Expectations; the input is accepted only if both find nothing.
-    `scratch` is the folder for temporary files of confidential rows of census tables. Householders
-    are counted `of_households` by their household's cell, which only census tables have.
+    Householders are counted `of_households` by their household's cell, which only census tables
+    have.
     """
     evidence = ValueTally()
     reader = HouseholdReader if of_households else _reader_of(tables)
-    read = reader(tables, _states(parameters), code_positions(specification), evidence, scratch)
+    read = reader(tables, _states(parameters), code_positions(specification), evidence)
     try:
         blocks, invariants = read.geography()
         state_of_block = blocks["TABBLKST"].to_numpy()

@@ -23,7 +23,7 @@ from ...noise.quantiles import margin_of_sums
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.stamps import table_rows
-from ...tables.readers import read_texts
+from ...tables.area_lists import read_texts
 from ..ingest.ingest import run_parameters, run_regions, run_specification
 from ..postprocess.groups import counts_of, mask_of
 from ..postprocess.run import groups_to_release

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -33,6 +32,7 @@ from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.files import cache_unchanged, read_values, write_values
 from ...runs.stamps import write_parquet
+from ...tables.columns import temporary_files_in
 from ...tables.findings import (
     InputCheck,
     UnreadableInput,
@@ -117,15 +117,10 @@ class GroupInput:
         return people_digests([RecordColumn(counts, sizes), *self.raw], levels, key)
 
 
-def check_groups(
-    settings: GroupSizesSettings, scratch: Path | None = None
-) -> InputCheck[GroupInput]:
-    """Read the input that the settings name, and check it against every rule.
-
-    `scratch` is the folder for temporary files of confidential rows of census tables.
-    """
+def check_groups(settings: GroupSizesSettings) -> InputCheck[GroupInput]:
+    """Read the input that the settings name, and check it against every rule."""
     if settings.input.kind == "census":
-        return _check_census(settings, scratch)
+        return _check_census(settings)
     kind, tally = settings.input.kind, ValueTally()
     files = _files(settings)
     read: list[Outcome] = []
@@ -137,7 +132,7 @@ def check_groups(
             return tally.checked(tally.rules, files, read, lambda: None)
         table = kind
         read_column = "size" if kind == "sizes" else "quantity"
-        raw = RawColumns((read_column,), hierarchy.n_leaves, scratch)
+        raw = RawColumns((read_column,), hierarchy.n_leaves)
         counts = _counts(settings, files[table][0], hierarchy, tally, raw)
         read.append(readable(table, True))
     except UnreadableInput as error:
@@ -303,8 +298,8 @@ def _check_declared_numbers(
         tally.count(SIZE_RULES.one("numbers_by_region", table=table), (found != numbers).sum())
 
 
-def _check_census(settings: GroupSizesSettings, scratch: Path | None) -> InputCheck[GroupInput]:
-    check = CefTables.of(CENSUS, {"units": UNITS}, settings.input.paths()).check(scratch)
+def _check_census(settings: GroupSizesSettings) -> InputCheck[GroupInput]:
+    check = CefTables.of(CENSUS, {"units": UNITS}, settings.input.paths()).check()
     if check.result is None:
         return InputCheck(check.outcomes, check.findings, None, check.files)
     result, units = check.result, check.result.referred["persons"]
@@ -376,7 +371,9 @@ def ingest_groups(run: RunDirectory, settings: GroupSizesSettings) -> None:
     counts are then in `confidential/findings.json`, and for input that is not confidential in the
     message too.
     """
-    accepted = accepted_input(run, settings, check_groups(settings, run.confidential))
+    with temporary_files_in(run.confidential):
+        check = check_groups(settings)
+    accepted = accepted_input(run, settings, check)
     plan = plan_of(settings, accepted.hierarchy, int(accepted.counts.sum()))
     store_identity(run, settings, accepted.digests)
     finest = accepted.hierarchy.levels[-1].codes

@@ -19,7 +19,7 @@ from ....validation.input_rules import SIZE_RULES
 from ...census.invariants import NATION, codes_of_level
 from ...runs.errors import InputRefused
 from ...runs.stamps import write_parquet
-from ...tables.readers import read_area_rows
+from ...tables.area_lists import area_levels, read_area_rows
 from ...tables.sources import InputFile
 from ...tables.value_tallies import ValueTally
 
@@ -85,38 +85,15 @@ def read_hierarchy(file: InputFile, tally: ValueTally) -> RegionHierarchy | None
 
 def hierarchy_of_rows(rows: pd.DataFrame, tally: ValueTally) -> RegionHierarchy | None:
     """The hierarchy of rows level, region, parent, texts all; None if they break a rule."""
-    named, once, plain, one_root, chain, depths = SIZE_RULES.of("regions")
-    rows = rows.reset_index(drop=True)
-    is_named = (rows["level"] != "") & (rows["region"] != "")
-    tally.count(named, (~is_named).sum())
-    rows = rows[is_named]
-    repeated = rows.duplicated(["level", "region"])
-    tally.count_areas(once, rows, repeated, "has more")
-    tally.look_at(plain, dict.fromkeys(rows["level"], 1))
-    roots = rows[rows["parent"] == ""]
-    is_rooted = len(roots) == 1 and (rows["level"] == roots["level"].iloc[0]).sum() == 1
-    tally.count(one_root, not is_rooted)
-    if not tally.are_met(tally.rules):
+    plain, one_root = SIZE_RULES.of("regions")
+    named = rows[rows["level"] != ""]
+    tally.look_at(plain, dict.fromkeys(named["level"], 1))
+    of_root = named["level"].isin(named["level"][named["parent"] == ""])
+    tally.count(one_root, len(named[of_root].drop_duplicates(["level", "region"])) != 1)
+    levels = area_levels(rows, "regions", tally)
+    if levels is None or not tally.are_met((plain, one_root)):
         return None
-    order = [roots["level"].iloc[0]]
-    above = set(roots["region"])
-    rest = {level: own for level, own in rows.groupby("level", sort=False) if level != order[0]}
-    while rest:
-        n_known = {level: int(own["parent"].isin(above).sum()) for level, own in rest.items()}
-        level = max(n_known, key=n_known.__getitem__)
-        own = rest.pop(level)
-        lost = ~own["parent"].isin(above)
-        tally.count_areas(chain, own, lost, f"has a parent that is not in {order[-1]}")
-        parents, here = set(own["parent"]), rows[rows["level"] == order[-1]]
-        ends = ~here["region"].isin(parents)
-        tally.count_areas(depths, here, ends, f"has no regions of {level} below it")
-        if not tally.are_met((chain, depths)):
-            return None
-        order.append(level)
-        above = set(own["region"])
-    tally.count(chain, 0)
-    tally.count(depths, 0)
-    return sorted_hierarchy(rows, order)
+    return sorted_hierarchy(rows, [level for level, _ in levels])
 
 
 def hierarchy_of_geography(

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas as pd
@@ -31,6 +30,7 @@ from ...ledger.plan import UniversePlan
 from ...runs.directory import RunDirectory
 from ...runs.settings_files import frozen_settings
 from ...runs.stamps import write_parquet
+from ...tables.columns import temporary_files_in, temporary_folder
 from ...tables.findings import InputCheck, UnreadableInput, accepted_input, refuse_unreadable
 from ...tables.value_tallies import ValueTally
 from ..measures import N_COLUMNS
@@ -157,24 +157,21 @@ class SupplementalInput:
     census: CensusInput
 
 
-def check_households(
-    settings: SupplementalDhcSettings, scratch: Path | None = None
-) -> InputCheck[SupplementalInput]:
+def check_households(settings: SupplementalDhcSettings) -> InputCheck[SupplementalInput]:
     """Read the census tables, and check them against every rule.
 
-    Columns of units that follow from the members are made where a table lacks them, in a file of
-    the folder `scratch`, by default the system's, that is removed at the end; where present, they
-    must agree with the members.
+    Columns of units that follow from the members are made where a table lacks them, in a file that
+    is removed at the end; where present, they must agree with the members.
     """
     tables = CefTables.of(CENSUS, {"units": UNITS}, settings.input.paths())
-    check = tables.check(scratch)
+    check = tables.check()
     if check.result is None:
         return InputCheck(check.outcomes, check.findings, None, check.files)
     result, files = check.result, tables.files
     areas, area_of_block = areas_of(
         result.geography, settings.geography.levels, files["geography"][0].name
     )
-    with TemporaryDirectory(dir=scratch) as folder:
+    with temporary_folder() as folder:
         target = Path(folder) / COMPLETED
         try:
             found = completed_units(files["units"], files["persons"], UNIT_KEY, target)
@@ -183,7 +180,7 @@ def check_households(
                 return InputCheck(outcomes, found.findings, None, check.files)
             households = read_households(found.units)
             block, n_blocks = result.referred["persons"].area, len(result.geography)
-            raw = household_columns(found.units, (TENURE,), block, n_blocks, scratch)
+            raw = household_columns(found.units, (TENURE,), block, n_blocks)
             raw += [*result.raw["persons"], *in_areas(found.raw.columns(), block, n_blocks)]
         except UnreadableInput as error:
             return InputCheck(check.outcomes, (error.finding,), None, check.files)
@@ -207,7 +204,9 @@ def ingest_households(run: RunDirectory, settings: SupplementalDhcSettings) -> N
     its counts are then in `confidential/findings.json`, and for input that is not confidential in
     the message too.
     """
-    accepted = accepted_input(run, settings, check_households(settings, run.confidential))
+    with temporary_files_in(run.confidential):
+        check = check_households(settings)
+    accepted = accepted_input(run, settings, check)
     store_identity(run, settings, accepted.census.digests)
     write_histogram(run.histogram(UNIVERSE), accepted.counts, accepted.areas.names)
     write_areas(areas_file(run), accepted.areas)

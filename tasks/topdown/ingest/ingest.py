@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pandas as pd
@@ -24,6 +23,7 @@ from ...ledger.store import open_ledger
 from ...runs.directory import RunDirectory
 from ...runs.settings import refuse_large_delta
 from ...runs.stamps import write_frame
+from ...tables.columns import temporary_files_in, temporary_folder
 from ...tables.findings import Finding, InputCheck, UnreadableInput, accepted_input
 from ..paths import geography_file, invariants_file, state_totals_file
 from ..settings import TopdownSettings
@@ -98,23 +98,17 @@ def check_with_notes(settings: TopdownSettings) -> InputCheck[CensusInput]:
 
 def check_input_of(
     settings: TopdownSettings,
-    scratch: Path | None = None,
     ahead: Ahead | None = None,
     codes: CodeTally | None = None,
 ) -> InputCheck[CensusInput]:
-    """Read and check the tables that the settings name; messages show their file names.
-
-    `scratch` is the folder for temporary files of confidential rows; see `reading_of`.
-    """
-    if scratch is not None:
-        scratch.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=scratch) as folder:
+    """Read and check the tables that the settings name; see `reading_of`."""
+    with temporary_folder() as folder:
         reading, findings = completed(reading_of(settings, ahead, codes), Path(folder))
         if findings:
             files = dict.fromkeys(finding.file for finding in findings)
             outcomes = tuple(Outcome("members_tell_their_units", name, False) for name in files)
             return InputCheck(outcomes, findings, None)
-        return reading.check(scratch)
+        return reading.check()
 
 
 def public_tables(settings: TopdownSettings) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -160,7 +154,8 @@ def ingest_input(run: RunDirectory, settings: TopdownSettings) -> None:
             key = open_ledger(Path(settings.privacy.ledger)).key()
             own[key] = counted.digests(key)
 
-    check = check_input_of(settings, run.confidential, recognise)
+    with temporary_files_in(run.confidential):
+        check = check_input_of(settings, recognise)
     result = write_accepted(
         run,
         settings,

@@ -34,6 +34,7 @@ from ...ledger.recognition import (
 from ...runs.directory import RunDirectory, code_version
 from ...runs.errors import InputRefused
 from ...runs.objects import files_of, read_object, write_object
+from ...tables.columns import temporary_files_in
 from ...tables.findings import UnreadableInput
 from ..paths import state_totals_file
 from ..settings import TopdownSettings
@@ -82,10 +83,10 @@ def read_referred_once(run: RunDirectory, settings: TopdownSettings) -> bool:
         return False
     shutil.rmtree(folder.parent, ignore_errors=True)
     folder.mkdir(parents=True)
-    tables, findings = completed(reading_of(settings), folder)
-    with suppress(UnreadableInput):
+    with suppress(UnreadableInput), temporary_files_in(folder):
+        tables, findings = completed(reading_of(settings), folder)
         if not findings:
-            write_object(folder / REFERRED, read_referred(tables, folder))
+            write_object(folder / REFERRED, read_referred(tables))
     return _is_written(folder / REFERRED)
 
 
@@ -95,9 +96,9 @@ def count_share_once(run: RunDirectory, settings: TopdownSettings, number: int, 
     stem = folder / f"{number}"
     if _is_written(stem) or not _is_written(folder / REFERRED):
         return False
-    tables, referred = completed_before(reading_of(settings), folder), read_share(folder / REFERRED)
-    with suppress(UnreadableInput):
-        write_object(stem, count_share(tables, referred, (number, of), folder))
+    tables = completed_before(reading_of(settings), folder)
+    with suppress(UnreadableInput), temporary_files_in(folder):
+        write_object(stem, count_share(tables, read_share(folder / REFERRED), (number, of)))
     return _is_written(stem)
 
 
@@ -141,13 +142,14 @@ def check_shares_once(run: RunDirectory, settings: TopdownSettings, of: int) -> 
     if _is_written(folder / ACCEPTED) or not all(map(_is_written, stems)):
         return False
     tables, whole = completed_before(reading_of(settings), folder), dict[str, Digests]()
-    referred, shares = read_share(folder / REFERRED), [read_share(stem) for stem in stems]
 
     def recognise(found: CensusInput) -> None:
         for fingerprint, key in _keys(settings).items():
             whole[fingerprint] = {name: digest(key) for name, digest in found.whole.items()}
 
-    check = check_shares(tables, referred, shares, run.confidential)
+    with temporary_files_in(run.confidential):
+        referred, shares = read_share(folder / REFERRED), [read_share(stem) for stem in stems]
+        check = check_shares(tables, referred, shares)
     try:
         result = write_accepted(run, settings, check, recognise)
     except InputRefused:

@@ -31,9 +31,9 @@ from scipy import sparse
 
 from ....geography.levels import Spine
 from ...runs.errors import InputRefused
+from ...tables.area_lists import read_texts
 from ...tables.columns import cut_into_runs
 from ...tables.formats import TextFormat
-from ...tables.readers import read_texts
 from ..estimation.spine_estimates import GroupedEstimates, Step
 from .answers import AnswerCovariances, ProductAnswers, SpinePosterior
 

@@ -39,8 +39,8 @@ from ...census.schema import Schema
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.stamps import write_frame
+from ...tables.area_lists import read_texts
 from ...tables.findings import refusal, refuse_unreadable
-from ...tables.readers import read_texts
 from ...tables.sources import input_files
 from ...tables.value_tallies import ValueTally
 from ..measurement.constraints import constraint_name

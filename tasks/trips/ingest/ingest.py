@@ -23,6 +23,7 @@ from ...ledger.recognition import (
 )
 from ...runs.directory import RunDirectory
 from ...runs.settings import refuse_large_delta
+from ...tables.area_lists import area_levels, read_area_rows
 from ...tables.findings import (
     InputCheck,
     UnreadableInput,
@@ -35,7 +36,7 @@ from ...tables.value_tallies import ValueTally
 from ..plan import UNIVERSE, Plan, make_plan
 from ..settings import TripsInput, TripsSettings
 from ..tree import Hierarchy, NodeCounts, Tree, column_tree, od_tree
-from .areas import area_levels, column_levels, hierarchy_of_areas, observed_levels
+from .areas import column_levels, hierarchy_of_areas, observed_levels
 from .files import ReleaseColumn, RunTree, write_leaves, write_plan, write_tree
 from .tables import PlaceColumn, check_contributions, count_leaves
 
@@ -203,7 +204,10 @@ def _od_shape(settings: TripsSettings, evidence: ValueTally) -> Shape | None:
     given = settings.input
     key = "destination_areas" if given.destination_areas is not None else "areas"
     files = single_files(given.paths())
-    found = {name: area_levels(files[name][0], evidence) for name in dict.fromkeys(("areas", key))}
+    found = {
+        name: area_levels(read_area_rows(files[name][0], "area"), name, evidence)
+        for name in dict.fromkeys(("areas", key))
+    }
     levels, destination_levels = found["areas"], found[key]
     if levels is None or destination_levels is None:
         return None

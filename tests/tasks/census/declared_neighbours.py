@@ -126,17 +126,16 @@ class Reader:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(joins, "read_partitions", noting(joins.read_partitions, read))
                 patch.setattr(census_input, "load_areas", lambda *_: self.areas)
-                before = own.read_before(evidence, None)
-                counter, of_records = own.counter(before, name, None, evidence)
+                before = own.read_before(evidence)
+                counter, of_records = own.counter(before, name, evidence)
                 count_files(counter, of_records, evidence)
             known = {(way.table, column) for way in universe.ways for column in way.read}
             known |= {(table, one.person) for table, one in universe.contributions.items()}
             assert read <= known, f"{name} reads {read - known} by no way"
-            counted = counter.counted()
-            rules = own.rules(before, {name: counted}, evidence, None)
+            rules = own.rules(before, {name: counter}, evidence)
             if evidence.findings(rules, files):
                 return None
-            found[name] = counted.totals[name].toarray()
+            found[name] = counter.totals[name].toarray()
         return found
 
     def norms(self, universe: str, before: np.ndarray, after: np.ndarray) -> tuple[int, int]:

@@ -30,6 +30,7 @@ from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.supplemental_dhc.ingest.ingest import check_households
 from spineflow.tasks.supplemental_dhc.settings import SupplementalDhcSettings
 from spineflow.tasks.tables import readers
+from spineflow.tasks.tables.columns import temporary_files_in
 from spineflow.tasks.tables.readers import Selection, read_partitions
 from spineflow.tasks.tables.sources import InputFile, Share
 from spineflow.tasks.topdown.ingest.generate import generate_county
@@ -90,7 +91,8 @@ def _topdown(preset: str, *universes: str, **files: str) -> Callable[[Path], Dig
             "run": {"universes": list(universes)},
         }
         settings = load_settings(TopdownSettings, tree, presets=PRESETS)
-        check = check_input_of(settings, folder / "scratch")
+        with temporary_files_in(folder / "scratch"):
+            check = check_input_of(settings)
         return check.accepted().digests(KEY)
 
     return digests

@@ -167,13 +167,14 @@ def test_arrow_fills_the_room_of_equal_texts_with_what_its_memory_held(tmp_path)
     assert len(surplus(tmp_path / "texts.parquet")["text"]) == 29 * 5
 
 
-@pytest.mark.parametrize("in_files", [False, True])
+@pytest.mark.parametrize("most_bytes", [1 << 27, 4])
 def test_a_growing_column_widens_where_its_values_become_many(
-    in_files: bool, tmp_path, monkeypatch: pytest.MonkeyPatch
+    most_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(columns, "MOST_BYTES", most_bytes)
     monkeypatch.setattr(columns, "_MOST_NARROW", 4)
     monkeypatch.setattr(columns, "_ROWS_AT_ONCE", 2)
-    growing, texts = GrowingColumn(tmp_path if in_files else None), []
+    growing, texts = GrowingColumn(), []
     for part in (["a", "b", "a"], [None, "b", "c"], ["d", "e", "a"], ["f", None, "b"]):
         growing.append(CodedColumn.from_arrow(pa.array(part, pa.string()), TEXT))
         texts += part

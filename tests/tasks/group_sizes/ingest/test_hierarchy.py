@@ -54,15 +54,15 @@ def test_rows_in_any_order_make_the_same_hierarchy(ending: str, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("rows", "sentence"),
     [
-        ([("", "x", "US")], "level and region must be filled"),
-        ([("county", "a1", "B")], "a1 of level county has more"),
+        ([("", "x", "US")], "every row must name a level and its region"),
+        ([("county", "a1", "B")], "a1 of level county has two"),
         ([("state/1", "C", "US")], "names of levels"),
         ([("nation", "CA", "")], "one level must have no parents"),
         ([("county", "c1", "C")], "c1 of level county has a parent that is not in state"),
         ([("county", "c1", "US")], "c1 of level county has a parent that is not in state"),
-        ([("state", "C", "US")], "C of level state has no regions of county below it"),
-        ([("tract", "t1", "a1")], "of level county has no regions of tract below it"),
-        ([("district", "d1", "A"), ("district", "d2", "B")], "the same for all regions"),
+        ([("state", "C", "US")], "C of level state has none of county below it"),
+        ([("tract", "t1", "a1")], "of level county has none of tract below it"),
+        ([("district", "d1", "A"), ("district", "d2", "B")], "must form one chain"),
     ],
 )
 def test_broken_hierarchies_are_refused(rows, sentence: str) -> None:

@@ -162,7 +162,7 @@ def test_what_a_table_of_units_lacks_is_made_of_the_members(
     for name in ("persons.parquet", "grfc.txt"):
         (tmp_path / name).write_bytes((households / name).read_bytes())
     units.drop(columns=list(MADE)).to_parquet(tmp_path / "units.parquet")
-    made = check_households(settings_of(tmp_path), tmp_path).accepted()
+    made = check_households(settings_of(tmp_path)).accepted()
     assert (made.counts != whole.counts).nnz == 0
     known, asked = (found.census.digests(b"key")["persons"] for found in (whole, made))
     assert known.whole == asked.whole

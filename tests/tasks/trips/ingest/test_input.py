@@ -107,12 +107,12 @@ BREAKS: dict[str, tuple[Callable[[], dict], str]] = {
     ),
     "two parents": (
         lambda: {"areas": pd.concat([AREAS, AREAS.head(1).assign(parent="20")])},
-        "an area must have one parent, but 1 of level town has two",
+        "every area must have one parent, but 1 of level town has two",
     ),
     "twice": (lambda: {"areas": pd.concat([AREAS, AREAS.head(1)])}, "must stand once"),
     "unknown parent": (
         lambda: {"areas": AREAS.assign(parent=["10", "99", "20", "", ""])},
-        "every parent must be an area of the level above, but 2 of level town",
+        "every parent must be in the level above, but 2 of level town",
     ),
     "unequal depths": (
         lambda: {"areas": pd.concat([AREAS, AREAS.tail(1).assign(area="30")])},
