@@ -18,7 +18,7 @@ from ..runs.files import read_declared
 from ..runs.names import FileName, Label
 from ..tables.formats import TextFormat
 from .agreements import compiled_agreements, compiled_companions
-from .area_rules import AREA_RULES, AreaRules
+from .areas import AREA_RULES, AreaRules
 from .attribute_declarations import AgreeDeclaration, Part, Where
 from .compiled_schemas import (
     Relation,

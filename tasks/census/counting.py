@@ -18,10 +18,9 @@ from scipy import sparse
 
 from ..ledger.recognition import MOST_VALUES, RecordColumn, raw_value
 from ..tables.columns import CodedColumn, KeyColumn, zeros
-from ..tables.copies import RecordSums
 from ..tables.readers import Batch
 from ..tables.sources import InputFile, Share
-from ..tables.value_tallies import ValueTally
+from ..tables.value_tallies import RecordSums, ValueTally
 from .census import Universe
 from .histograms import HistogramSum
 from .joins import ByTable, Placed, Placing, read_coded

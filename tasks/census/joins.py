@@ -24,11 +24,10 @@ from ..tables.columns import (
     is_inexact_key,
     zeros,
 )
-from ..tables.copies import RecordSums
 from ..tables.layouts import TableLayout
 from ..tables.readers import Batch, Selection, read_partitions
 from ..tables.sources import InputFile, Share
-from ..tables.value_tallies import ValueTally
+from ..tables.value_tallies import RecordSums, ValueTally
 from .areas import AreaIndex
 from .declarations import OccupantDeclaration
 from .recodes import CodeSet

@@ -19,11 +19,11 @@ import pyarrow.parquet as pq
 
 from ..ledger.recognition import RecordColumn
 from ..tables.columns import CodedColumn, KeyColumn, KeyIndex
-from ..tables.copies import FilesRead, RecordSums
 from ..tables.findings import Finding
 from ..tables.layouts import RACE_COLUMN
 from ..tables.readers import Batch, Selection, read_partitions
 from ..tables.sources import InputFile
+from ..tables.value_tallies import FilesRead, RecordSums
 from .counting import RawColumns
 from .households import UNIT_COLUMNS, Members, disagreements, incoherent, unit_columns
 from .joins import read_coded

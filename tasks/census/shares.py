@@ -15,11 +15,10 @@ from ...geography.declared import Units
 from ..ledger.recognition import RecordColumn
 from ..runs.objects import read_object
 from ..tables.columns import CodedColumn, GrowingArray, KeyColumn, KeyIndex
-from ..tables.copies import FilesRead
 from ..tables.findings import FileRead, InputCheck
 from ..tables.readers import refuse_empty
 from ..tables.sources import InputFile, Share
-from ..tables.value_tallies import ValueTally
+from ..tables.value_tallies import FilesRead, ValueTally
 from .areas import AreaIndex, Areas
 from .census_input import CensusInput, CensusTables, ReferredTables
 from .counting import CountedShare, RawColumns, RecordCounter, count_files

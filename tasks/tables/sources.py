@@ -87,7 +87,7 @@ def folder_columns(file: Path) -> tuple[tuple[str, str | None], ...]:
 def refusals(files: Sequence[Path], base: Path, *, of_folder: bool) -> dict[Path, tuple[str, str]]:
     """The rule and the remedy of every refused file: for its ending, or as a second form of
     a neighbouring file. Copies under other names are found during reading; see
-    `tasks.tables.copies`.
+    `tasks.tables.value_tallies`.
     """
     refused: dict[Path, tuple[str, str]] = {}
     stems: dict[Path, Path] = {}

@@ -42,12 +42,11 @@ from ...census.members import completed_units, household_columns
 from ...ledger.recognition import RecordColumn
 from ...tables.area_lists import read_whole
 from ...tables.columns import CodedColumn, KeyIndex, is_blank_key, temporary_folder
-from ...tables.copies import RecordSums
 from ...tables.findings import Finding, InputCheck, UnreadableInput
 from ...tables.layouts import Field, TableLayout
 from ...tables.readers import Selection, read_batches
 from ...tables.sources import InputFile
-from ...tables.value_tallies import ValueTally
+from ...tables.value_tallies import RecordSums, ValueTally
 from ..settings import DATA_FILES
 from ..workload.parameters import MechanismParameters
 from ..workload.regions import BLOCK_COLUMNS, areas_of

@@ -36,9 +36,15 @@ from ...tables.value_tallies import ValueTally
 from ..plan import UNIVERSE, Plan, make_plan
 from ..settings import TripsInput, TripsSettings
 from ..tree import Hierarchy, NodeCounts, Tree, column_tree, od_tree
-from .areas import column_levels, hierarchy_of_areas, observed_levels
 from .files import ReleaseColumn, RunTree, write_leaves, write_plan, write_tree
-from .tables import PlaceColumn, check_contributions, count_leaves
+from .tables import (
+    PlaceColumn,
+    check_contributions,
+    column_levels,
+    count_leaves,
+    hierarchy_of_areas,
+    observed_levels,
+)
 
 ORIGIN, DESTINATION = "origin", "destination"
 

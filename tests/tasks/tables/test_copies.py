@@ -8,10 +8,10 @@ import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 from spineflow.tasks.census.joins import coded
-from spineflow.tasks.tables.copies import FilesRead, RecordSums
 from spineflow.tasks.tables.layouts import TableLayout
 from spineflow.tasks.tables.readers import Selection, read_partitions
 from spineflow.tasks.tables.sources import InputFile
+from spineflow.tasks.tables.value_tallies import FilesRead, RecordSums
 
 KEYS, CODES = ("home",), ("sex", "age")
 COLUMNS = (*KEYS, *CODES)
