@@ -302,7 +302,7 @@ def shaped(
     cells = text_format.cells if text_format is not None else {}
     sources = [name for cell in cells.values() for name in (cell.x, cell.y)]
     fields = [
-        Field(name, "key" if name in keys else "code", *places.get(name, (None, None)))
+        Field(name, "key" if name in keys else "code", places.get(name))
         for name in dict.fromkeys((*columns, *keys, *places, *sources))
     ]
     layout = TableLayout(files[0].table, tuple(fields), length, column_names="expected")

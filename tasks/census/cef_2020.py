@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...validation.input_rules import ADULT_AGE
 from .census import preset_census
 from .recodes import Recode
 from .schema import Schema
@@ -49,17 +48,6 @@ def type_of(qgqtyp: str | None) -> int:
 def cef_schema(universe: str, attributes: tuple[str, ...]) -> Schema:
     """The schema of some attributes of a universe."""
     return CENSUS.schema(universe, attributes)
-
-
-def person_columns(attributes: tuple[str, ...]) -> tuple[str, ...]:
-    """Columns of the persons table that a schema's attributes and the checks need, as codes."""
-    needed = [column for name in attributes for column in recode_of("persons", name).columns]
-    return tuple(dict.fromkeys([TYPE_COLUMN, *needed]))
-
-
-def is_minor(age: str | None) -> bool:
-    """Whether an age is known and below the voting age."""
-    return 0 <= recode_of("persons", "age").level_of(age) < ADULT_AGE
 
 
 @dataclass(frozen=True)

@@ -18,14 +18,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from scipy import sparse
 
-from ...validation.input_rules import NURSING_FACILITY, applicable_rules
+from ...validation.input_rules import ADULT_AGE, NURSING_FACILITY, applicable_rules
 from ...validation.rules import Rule
 from ..ledger.recognition import InputDigest, RecordColumn, digest_of_parts
 from ..tables.area_lists import read_whole
 from ..tables.columns import CodedColumn, KeyIndex, is_blank_key, zeros
 from ..tables.findings import refusal, refuse_unreadable
 from ..tables.layouts import BLOCK_KEY, GEOCODE_FIELDS, GEOGRAPHY_LAYOUT
-from ..tables.readers import Batch, Selection
+from ..tables.readers import Selection
 from ..tables.sources import InputFile, input_files
 from ..tables.value_tallies import ValueTally
 from .areas import Areas
@@ -35,17 +35,15 @@ from .cef_2020 import (
     IDENTITY_COLUMNS,
     TYPE_COLUMN,
     cef_schema,
-    is_minor,
-    person_columns,
     recode_of,
     type_of,
 )
 from .census import Census
 from .census_input import CensusInput, CensusTables, ReferredTables, referred_rows
-from .counting import PlacedBatch, RawColumns, RecordCounter, Weights
+from .counting import RawColumns, RecordCounter, Weights
 from .histograms import HistogramSum, block_levels, counties_of, numbers_of
 from .invariants import block_invariants, state_totals
-from .joins import ByTable, JoinedTable, Placed, Placing, read_joined
+from .joins import ByTable, JoinedTable, PlacedBatch, Placing, read_joined
 from .recodes import UNKNOWN
 from .records import AreaLookup
 from .schema import Schema
@@ -185,23 +183,23 @@ def load_units(
 ) -> JoinedTable:
     """Read the units table, batch by batch, and find each unit's block."""
 
-    def tally(batch: Batch, columns: Mapping[str, CodedColumn], placed: Placed, file: int) -> None:
-        units = UnitCodes.of(columns)
+    def tally(read: PlacedBatch) -> None:
+        units = UnitCodes.of(read.columns)
         is_housing_unit = units.is_housing_unit
         is_blank = units.qgqtyp.lookup(lambda value: value is None, bool)
-        evidence.add("units", "RTYPE", units.rtype.counts(), file=file)
-        evidence.add("units", "QGQTYP", units.qgqtyp.counts(), file=file)
+        evidence.add("units", "RTYPE", units.rtype.counts(), file=read.file)
+        evidence.add("units", "QGQTYP", units.qgqtyp.counts(), file=read.file)
         for column, mask in {
             "housing_unit_of_unknown_vacancy": is_housing_unit & (units.occupancy == UNKNOWN),
             "housing_unit_with_group_quarters_code": is_housing_unit & ~is_blank,
             "facility_without_group_quarters_code": units.is_facility & is_blank,
         }.items():
-            evidence.add_mask("units", column, mask, file=file)
-        evidence.add_mask("cross_table", "unit_in_unknown_block", placed.area < 0, file=file)
+            read.add_mask("units", column, mask)
+        read.add_mask("cross_table", "unit_in_unknown_block", read.placed.area < 0)
 
     columns = {f"{_PREFIX}{name}": name for name in UNIT_COLUMNS}
     place = ByTable(BLOCK_OF_UNIT, geography.blocks)
-    units = read_joined(files, UNIT_KEY, columns, place, tally)
+    units = read_joined(files, UNIT_KEY, columns, place, evidence, tally)
     evidence.files.add_rows(files, units.n_rows)
     evidence.add_masks("units", "blank_mafid", units.index.is_blank, units.n_rows)
     evidence.add_masks("cross_table", "repeated_mafid", units.index.is_repeated, units.n_rows)
@@ -231,14 +229,9 @@ class PersonCounter(RecordCounter):
 
     def __init__(self, place: Placing, n_blocks: int, schema: Schema | None) -> None:
         schemas = {"identity": IDENTITY} | ({"histogram": schema} if schema else {})
-        super().__init__(
-            place,
-            schemas,
-            lambda attribute: recode_of("persons", attribute),
-            n_blocks,
-        )
-        attributes = tuple(recode.attribute for recode in self.recodes)
-        self.keys, self.texts = (UNIT_KEY,), person_columns(attributes)
+        super().__init__(place, schemas, CENSUS.universes["persons"].recodes, n_blocks)
+        needed = [column for recode in self.recodes for column in recode.columns]
+        self.keys, self.texts = (UNIT_KEY,), tuple(dict.fromkeys((TYPE_COLUMN, *needed)))
         self.raw = RawColumns(self.texts, n_blocks)
 
     def tally(self, read: PlacedBatch) -> Weights:
@@ -259,8 +252,8 @@ class PersonCounter(RecordCounter):
         }
         if AGE_COLUMN in columns:
             in_nursing = columns[TYPE_COLUMN].lookup(type_of, np.int8) == NURSING_FACILITY
-            minor = columns[AGE_COLUMN].lookup(is_minor, bool)
-            masks["minor_in_nursing_facility"] = minor & in_nursing
+            age = columns[AGE_COLUMN].lookup(recode_of("persons", "age").level_of, np.int16)
+            masks["minor_in_nursing_facility"] = (age >= 0) & (age < ADULT_AGE) & in_nursing
         for name, mask in masks.items():
             read.add_mask("cross_table", name, mask)
         return super().tally(read)

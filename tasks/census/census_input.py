@@ -332,7 +332,7 @@ class CensusTables:
             if isinstance(place, ByTable):
                 place = replace(place, joined=replace(place.joined, columns={}))
             own = shaped(self.files[declared.table], place.texts, (key, *place.keys), unread)
-            records = read_joined(own, key, {}, place, lambda *_: None)
+            records = read_joined(own, key, {}, place, unread)
             files = shaped(self.files[table], names, (column,), unread)
             of_area = ByTable(column, records)
             found += read_columns(files, names, of_area, len(before.areas))

@@ -23,7 +23,7 @@ from ..tables.sources import InputFile, Share
 from ..tables.value_tallies import RecordSums, ValueTally
 from .census import Universe
 from .histograms import HistogramSum
-from .joins import ByTable, Placed, Placing, read_coded
+from .joins import ByTable, PlacedBatch, Placing, read_coded
 from .recodes import Recode
 from .schema import Schema
 
@@ -131,23 +131,6 @@ class RawColumns:
 
 
 @dataclass(frozen=True, eq=False)
-class PlacedBatch:
-    """A batch of the table's file at a position: its columns, coded columns, positions of its rows,
-    and the evidence for rules.
-    """
-
-    batch: Batch
-    columns: dict[str, CodedColumn]
-    placed: Placed
-    file: int
-    evidence: ValueTally
-
-    def add_mask(self, suite: str, name: str, mask: np.ndarray) -> None:
-        """Add to the evidence which rows break a rule."""
-        self.evidence.add_mask(suite, name, mask, file=self.file)
-
-
-@dataclass(frozen=True, eq=False)
 class Weights:
     """Weights of a batch's rows: how many records each represents `(n_rows,)`, -1 if unknown, and
     whether they are of the universe `(n_rows,)`.
@@ -194,12 +177,12 @@ class RecordCounter:
         self,
         place: Placing,
         schemas: Mapping[str, Schema],
-        recode_of: Callable[[str], Recode],
+        recodes: Mapping[str, Recode],
         n_areas: int,
     ) -> None:
-        self.place, self.n_areas, self._schemas = place, n_areas, schemas
+        self.place, self._schemas = place, schemas
         of_all = (name for schema in schemas.values() for name in schema.attributes)
-        self.recodes = [recode_of(attribute) for attribute in dict.fromkeys(of_all)]
+        self.recodes = [recodes[attribute] for attribute in dict.fromkeys(of_all)]
         self.references = zeros(len(place), np.int64)
         self.raw, self.keys_of_occupants = RawColumns((), n_areas), dict[str, KeyColumn]()
         self._sums = {

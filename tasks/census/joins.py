@@ -106,12 +106,35 @@ class ByTable:
 Placing = OwnAreas | ByTable
 """How rows find their areas."""
 
-Tally = Callable[[Batch, Mapping[str, CodedColumn], Placed, int], None]
-"""Holds a batch, with its columns and places, of the table's file at a position to rules."""
+
+@dataclass(frozen=True, eq=False)
+class PlacedBatch:
+    """A batch of the table's file at a position: its columns, coded columns, positions of its rows,
+    and the evidence for rules.
+    """
+
+    batch: Batch
+    columns: dict[str, CodedColumn]
+    placed: Placed
+    file: int
+    evidence: ValueTally
+
+    def add_mask(self, suite: str, name: str, mask: np.ndarray) -> None:
+        """Add to the evidence which rows break a rule."""
+        self.evidence.add_mask(suite, name, mask, file=self.file)
+
+
+Tally = Callable[[PlacedBatch], None]
+"""Holds a batch to rules."""
 
 
 def read_joined(
-    files: Sequence[InputFile], key: str, columns: Mapping[str, str], place: Placing, tally: Tally
+    files: Sequence[InputFile],
+    key: str,
+    columns: Mapping[str, str],
+    place: Placing,
+    evidence: ValueTally,
+    tally: Tally = lambda read: None,
 ) -> JoinedTable:
     """Read a table that others refer to by its `key`.
 
@@ -131,7 +154,7 @@ def read_joined(
         n_rows[file] += len(placed.area)
         for name, growing in found.items():
             growing.append(coded[stay[name]])
-        tally(batch, coded, placed, file)
+        tally(PlacedBatch(batch, coded, placed, file, evidence))
     grown = {name: growing.column() for name, growing in found.items()}
     return JoinedTable(KeyIndex(keys), area.array(), grown, n_rows)
 

@@ -26,12 +26,11 @@ from scipy import sparse
 
 from ...validation.rules import Evidence, Rule, RuleFile, Value
 from ..tables.columns import CodedColumn, GrowingArray, KeyColumn, canonical_keys, is_blank_key
-from ..tables.readers import Batch
 from ..tables.sources import InputFile
 from ..tables.value_tallies import ValueTally
 from .areas import AreaIndex, Areas, shaped
 from .census import Census, Universe
-from .counting import PlacedBatch, RawColumns, RecordCounter, Weights
+from .counting import RawColumns, RecordCounter, Weights
 from .influence import InfluencePath
 from .joins import (
     NUMBER,
@@ -39,7 +38,7 @@ from .joins import (
     JoinedTable,
     Occupants,
     OwnAreas,
-    Placed,
+    PlacedBatch,
     Placing,
     load_occupants,
     numbers_of_alike,
@@ -283,19 +282,17 @@ class UniverseTables:
         wanted = self.universe.step_ways[depth].columns
         referring = np.zeros(len(place), dtype=np.int64)
 
-        def tally(
-            batch: Batch, columns: Mapping[str, CodedColumn], placed: Placed, file: int
-        ) -> None:
+        def tally(read: PlacedBatch) -> None:
             if isinstance(place, OwnAreas):
-                evidence.add_mask(name, "unknown_area", placed.area < 0, file=file)
+                read.add_mask(name, "unknown_area", read.placed.area < 0)
                 return
-            unknown = f"unknown_{place.column}_of_{step.table}"
-            evidence.add_mask(name, unknown, placed.row < 0, file=file)
-            np.add.at(referring, placed.row[placed.row >= 0], 1)
+            row, unknown = read.placed.row, f"unknown_{place.column}_of_{step.table}"
+            read.add_mask(name, unknown, row < 0)
+            np.add.at(referring, row[row >= 0], 1)
 
         own = self._shaped(step.table, (*wanted, *place.texts), (step.key, *place.keys))
         columns = {f"{step.table}.{column}": column for column in wanted}
-        joined = read_joined(own, step.key, columns, place, tally)
+        joined = read_joined(own, step.key, columns, place, evidence, tally)
         evidence.files.add_rows(own, joined.n_rows)
         index = joined.index
         for state, mask in (("blank", index.is_blank), ("repeated", index.is_repeated)):
@@ -339,8 +336,7 @@ class UniverseCounter(RecordCounter):
         codes: CodeTally | None = None,
     ) -> None:
         self._codes = codes
-        schemas, recode_of = {universe.name: schema}, universe.recodes.__getitem__
-        super().__init__(ways.place, schemas, recode_of, n_areas)
+        super().__init__(ways.place, {universe.name: schema}, universe.recodes, n_areas)
         self._universe, self._occupants = universe, tuple(ways.occupants.values())
         self._zeros = [(zero.name, schema.cells_where(zero.where)) for zero in universe.zeros]
         asked = [column for recode in self.recodes for column in recode.columns]

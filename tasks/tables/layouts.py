@@ -41,19 +41,9 @@ class Field:
 
     name: str
     kind: Kind
-    start: int | None = None
-    end: int | None = None
+    place: tuple[int, int] | None = None
+    """First character in a fixed-width line, and the one after the last."""
     width: int | None = None
-
-    @property
-    def place(self) -> tuple[int, int]:
-        """First character in a fixed-width line, and the one after the last.
-
-        Raises ValueError for a column that has no place in such a line.
-        """
-        if self.start is None or self.end is None:
-            raise ValueError(f"the column {self.name} has no place in a fixed-width line")
-        return self.start, self.end
 
 
 @dataclass(frozen=True)
@@ -77,13 +67,6 @@ class TableLayout:
     def names(self) -> tuple[str, ...]:
         """Column names, in the order of the layout."""
         return tuple(self._by_name)
-
-    @property
-    def fixed_length(self) -> int:
-        """`line_length` of a table that has one; raises ValueError for any other."""
-        if self.line_length is None:
-            raise ValueError(f"the {self.table} table has no fixed-width layout")
-        return self.line_length
 
     @classmethod
     def expected(cls, table: str, kinds: Mapping[str, Kind]) -> TableLayout:

@@ -445,8 +445,9 @@ def _read_fixed_width(
     file: InputFile, text: BufferedReader[TextStream], selection: Selection
 ) -> Iterator[Batch]:
     layout = file.columns
-    line_length = layout.fixed_length
-    placed = [field.name for field in layout.fields if field.start is not None]
+    line_length = layout.line_length
+    assert line_length is not None, "others are read as delimited"
+    placed = [field.name for field in layout.fields if field.place]
     columns = selection.choose(file, placed)
     wrong_length = (
         f"every line must have {line_length} characters in the fixed-width CEF layout",
@@ -486,6 +487,7 @@ def _read_fixed_width(
 def _slice(lines: np.ndarray, layout: TableLayout, name: str) -> pa.Array:
     """One column of a `(n_lines, record_length)` matrix of bytes, as strings."""
     entry = layout.field(name)
+    assert entry.place is not None, "others are not chosen"
     start, end = entry.place
     characters = np.ascontiguousarray(lines[:, start:end])
     values = pa.FixedSizeBinaryArray.from_buffers(

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ....geography.hierarchy import digits
 from ....validation.input_rules import NO_CODE
 from ...tables.layouts import delimited_text
 from ..workload.parameters import CONFIG_FILE, thresholds_key
@@ -207,11 +208,11 @@ def _blocks(tracts: int, states: Sequence[str]) -> dict[str, pa.Array]:
     place = 10000 + tract // 3
     return {
         "TABBLKST": pa.array(np.array(states)[tract % len(states)]),
-        "TABBLKCOU": _digits(1 + 2 * (number // _TRACTS_PER_COUNTY), 3),
-        "TABTRACTCE": _digits(100 * (1 + number % _TRACTS_PER_COUNTY), 6),
-        "TABBLK": _digits(1000 + within, 4),
-        "PLACEFP": _digits(np.where(position < _IN_PLACE, place, int(OUTSIDE["PLACE"])), 5),
-        "AIANNHCE": _digits(
+        "TABBLKCOU": digits(1 + 2 * (number // _TRACTS_PER_COUNTY), 3),
+        "TABTRACTCE": digits(100 * (1 + number % _TRACTS_PER_COUNTY), 6),
+        "TABBLK": digits(1000 + within, 4),
+        "PLACEFP": digits(np.where(position < _IN_PLACE, place, int(OUTSIDE["PLACE"])), 5),
+        "AIANNHCE": digits(
             np.where(position > 1 - _IN_AIANNH, 10 + tract // 9, int(OUTSIDE["AIANNH"])), 4
         ),
     }
@@ -227,11 +228,11 @@ def _persons(
         for name in ("TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLK")
     }
     return {
-        "QAGE": _digits(np.minimum(random.gamma(2.2, 18, n).astype(np.int64), 115), 3),
-        "QSEX": _digits(random.integers(1, 3, n), 1),
+        "QAGE": digits(np.minimum(random.gamma(2.2, 18, n).astype(np.int64), 115), 3),
+        "QSEX": digits(random.integers(1, 3, n), 1),
         "HOUSEHOLDER": pa.array(["False", "True"]).take(pa.array(random.integers(2, size=n))),
         **in_block,
-        "CENRACE": _digits(random.integers(1, 64, n), 2),
+        "CENRACE": digits(random.integers(1, 64, n), 2),
         **codes,
     }
 
@@ -249,13 +250,6 @@ def _code_columns(random: np.random.Generator, n: int, names: pa.Array) -> dict[
     )
     columns = {f"QRACE{i + 1}": names.take(pa.array(races[:, i])) for i in range(8)}
     return {**columns, "QSPAN": names.take(pa.array(ethnicity))}
-
-
-def _digits(values: np.ndarray, width: int) -> pa.Array:
-    """Whole numbers with leading zeros."""
-    distinct, position = np.unique(values, return_inverse=True)
-    texts = pa.array([f"{value:0{width}d}" for value in distinct.tolist()])
-    return texts.take(pa.array(position))
 
 
 def _write_rows(path: Path, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
