@@ -124,21 +124,18 @@ def check_groups(settings: GroupSizesSettings) -> InputCheck[GroupInput]:
     kind, tally = settings.input.kind, ValueTally()
     files = _files(settings)
     read: list[Outcome] = []
-    table = "regions"
     try:
-        hierarchy = read_hierarchy(files[table][0], tally)
-        read.append(readable(table, True))
+        hierarchy = read_hierarchy(files["regions"][0], tally)
+        read.append(readable("regions", True))
         if hierarchy is None:
             return tally.checked(tally.rules, files, read, lambda: None)
-        table = kind
         read_column = "size" if kind == "sizes" else "quantity"
         raw = RawColumns((read_column,), hierarchy.n_leaves)
-        counts = _counts(settings, files[table][0], hierarchy, tally, raw)
-        read.append(readable(table, True))
+        counts = _counts(settings, files[kind][0], hierarchy, tally, raw)
+        read.append(readable(kind, True))
     except UnreadableInput as error:
-        read.append(readable(table, False))
-        judged = tally.outcomes(tally.rules)
-        return InputCheck((*read, *judged), (error.finding,), None)
+        outcomes = (*read, readable(error.table, False), *tally.outcomes(tally.rules))
+        return InputCheck(outcomes, (error.finding,), None)
     declared = settings.invariants.groups
     if tally.are_met(tally.rules) and not isinstance(declared, bool):
         tally.count(SIZE_RULES.one("total", table=kind), counts.sum() != declared)
@@ -341,12 +338,6 @@ def read_plan(run: RunDirectory) -> Plan:
     return read_values(plan_file(run), Plan)
 
 
-def write_exact_groups(run: RunDirectory, regions: np.ndarray, groups: np.ndarray) -> None:
-    """Write the public numbers of groups of the regions of a level."""
-    table = pa.table({"region": pa.array(regions, pa.string()), "groups": pa.array(groups)})
-    write_parquet(exact_groups_file(run), table)
-
-
 def exact_groups(run: RunDirectory, plan: Plan, hierarchy: RegionHierarchy) -> np.ndarray | None:
     """The public numbers of groups in the order of the regions; None if only the total is."""
     if plan.exact_level is None:
@@ -382,5 +373,7 @@ def ingest_groups(run: RunDirectory, settings: GroupSizesSettings) -> None:
     if plan.exact_level is not None:
         depth = accepted.hierarchy.names.index(plan.exact_level)
         groups = accepted.hierarchy.sum_up(accepted.counts.sum(axis=1))[depth]
-        write_exact_groups(run, accepted.hierarchy.levels[depth].codes, groups)
+        regions = pa.array(accepted.hierarchy.levels[depth].codes, pa.string())
+        numbers = pa.table({"region": regions, "groups": pa.array(groups)})
+        write_parquet(exact_groups_file(run), numbers)
     write_values(plan_file(run), plan)
