@@ -195,7 +195,7 @@ def first_paragraph(item: Any) -> str:
 PLACES = {
     "CensusDeclaration": "`[census]`",
     "FilesDeclaration": "`[census.files.<table>]`",
-    "CellDeclaration": "An entry of `cells`",
+    "GridCells": "An entry of `cells`",
     "CensusGeography": "`[census.geography]`",
     "CategoryDeclaration": "`[census.geography.categories.<name>]`",
     "BranchDeclaration": "`[census.geography.branch]`",

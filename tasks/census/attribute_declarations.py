@@ -21,7 +21,7 @@ from pydantic import (
 
 from ..runs.names import FileName, Label
 from ..runs.settings import ExactTypes
-from ..tables.formats import checked_encoding
+from ..tables.formats import GridCells, checked_encoding
 
 OTHER = "other"
 """Stands for the tables that are not named."""
@@ -74,20 +74,6 @@ Where = dict[str, Levels]
 """Levels that attributes or coarsenings may take; others may take any."""
 
 
-class CellDeclaration(Part):
-    """A column with the codes of the grid cells that contain points, such as
-    `CRS3035RES1000mN2689000E4337000`, by the cell's south-west corner."""
-
-    x: str
-    """Column of the eastings, in metres; fractions are dropped."""
-    y: str
-    """Column of the northings, in metres."""
-    size: int = Field(ge=1)
-    """Side of a cell, in metres."""
-    crs: int = Field(default=3035, ge=1)
-    """EPSG number of the coordinates, part of the codes; 3035 is ETRS89-LAEA Europe."""
-
-
 class FilesDeclaration(Part):
     """Format of the files of a table, as far as it is not recognised; `other` is for all tables
     that are not named."""
@@ -106,7 +92,7 @@ class FilesDeclaration(Part):
     digits: dict[str, Annotated[int, Field(ge=2, le=18)]] = {}
     """Digits of the codes of columns, such as `{ role = 2 }`, whose leading zeros a spreadsheet may
     have taken away: 1 is then read as 01. Declarations have all digits of such a code."""
-    cells: dict[str, CellDeclaration] = {}
+    cells: dict[str, GridCells] = {}
     """Columns of grid cells from coordinates, such as `{ cell = { x = "E", y = "N", size = 1000 }
     }`, usable like any column of the table. A row whose coordinates are blank or no numbers has
     no cell."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..tables.formats import GridCells, TextFormat
+from ..tables.formats import TextFormat
 from .attribute_declarations import OTHER, FilesDeclaration
 from .declarations import CensusDeclaration
 from .influence import steps_of
@@ -62,7 +62,7 @@ def _format_of(
         missing.texts,
         numbers,
         declared.digits,
-        {name: GridCells(**dict(cell)) for name, cell in declared.cells.items()},
+        declared.cells,
         f"census.files.{OTHER if table not in files and OTHER in files else table}",
         places := declared.columns or {},
         declared.line_length or max((end for _, end in places.values()), default=None),

@@ -12,26 +12,27 @@ from unicodedata import normalize
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pydantic
 
+from ..runs.settings import ExactTypes
 from .columns import canonical_text, without_point
 from .layouts import Field
 
 _WHOLE_METRES = r"^\s*(?P<whole>[0-9]{1,9})(?:[.,][0-9]*)?\s*$"
 
 
-@dataclass(frozen=True)
-class GridCells:
-    """A column of cell codes made from two columns of coordinates, in metres.
-
-    x, y : columns of easting and northing.
-    size : length of a cell's side.
-    crs : number of the coordinate system, which is part of a code.
-    """
+class GridCells(ExactTypes):
+    """A column with the codes of the grid cells that contain points, such as
+    `CRS3035RES1000mN2689000E4337000`, by the cell's south-west corner."""
 
     x: str
+    """Column of the eastings, in metres; fractions are dropped."""
     y: str
-    size: int
-    crs: int = 3035
+    """Column of the northings, in metres."""
+    size: int = pydantic.Field(ge=1)
+    """Side of a cell, in metres."""
+    crs: int = pydantic.Field(default=3035, ge=1)
+    """EPSG number of the coordinates, part of the codes; 3035 is ETRS89-LAEA Europe."""
 
     def codes(self, batch: Mapping[str, pa.Array]) -> pa.Array:
         """The cell of every row; null where a coordinate is blank, negative or no number.
@@ -39,7 +40,7 @@ class GridCells:
         A cell has the code of its south-west corner; its west and south sides belong to it.
 
         >>> point = {"E": pa.array(["4337999.9"]), "N": pa.array([2689000])}
-        >>> GridCells("E", "N", 1000).codes(point).to_pylist()
+        >>> GridCells(x="E", y="N", size=1000).codes(point).to_pylist()
         ['CRS3035RES1000mN2689000E4337000']
         """
         north, east = (self._corners(batch[name]) for name in (self.y, self.x))

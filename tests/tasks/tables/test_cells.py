@@ -51,15 +51,15 @@ def test_a_cell_is_that_of_its_south_west_corner(points, size) -> None:
     ]
     for write in (int, float, str, lambda m: f" {m}.99", lambda m: f"{m},5", lambda m: m + 0.75):
         batch = {"E": pa.array(list(map(write, east))), "N": pa.array(list(map(write, north)))}
-        assert GridCells("E", "N", size).codes(batch).to_pylist() == expected
+        assert GridCells(x="E", y="N", size=size).codes(batch).to_pylist() == expected
     coded = {name: column.dictionary_encode() for name, column in batch.items()}
-    assert GridCells("E", "N", size).codes(coded).to_pylist() == expected
+    assert GridCells(x="E", y="N", size=size).codes(coded).to_pylist() == expected
 
 
 @pytest.mark.parametrize("value", [None, "", "x", "-5", "1e+06", float("nan"), -1.0, 1e12, -3])
 def test_what_is_no_coordinate_has_no_cell(value) -> None:
     batch = {"E": pa.array([value, value]), "N": pa.array([1, 2])}
-    assert GridCells("E", "N", 1000).codes(batch).to_pylist() == [None, None]
+    assert GridCells(x="E", y="N", size=1000).codes(batch).to_pylist() == [None, None]
 
 
 def check(folder: Path, ending: str = "csv", east: str = "4337400.5", cell: str = "cell"):
