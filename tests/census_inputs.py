@@ -54,7 +54,7 @@ def generate_texts(
 
 def fixed_width_text(columns: dict[str, np.ndarray], layout: TableLayout) -> bytes:
     """Lines of the layout's length, filled with spaces between columns."""
-    line_length = layout.fixed_length
+    line_length = layout.line_length
     n_rows = len(next(iter(columns.values())))
     lines = np.full((n_rows, line_length + 1), ord(" "), dtype=np.uint8)
     lines[:, -1] = ord("\n")
