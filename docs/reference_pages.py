@@ -271,7 +271,7 @@ def cef_page() -> str:
             lines += [f"A line of fixed width has {layout.line_length} characters.", ""]
         lines += ["| column | kind | positions | digits |", "|---|---|---|---|"]
         for field in layout.fields:
-            place = f"{field.start}–{field.end}" if layout.line_length else ""
+            place = "–".join(map(str, field.place or ()))
             lines.append(f"| `{field.name}` | {field.kind} | {place} | {field.width or ''} |")
         lines += ["", "| rule | condition |", "|---|---|"]
         own = [rule for rule in CENSUS_RULES if rule.table == layout.table]
