@@ -151,9 +151,10 @@ known, their levels form a chain, and every branch reaches the finest."""
 
 TRIP_RULES = _declared("trips")
 """Rules of trips, on yes/no evidence. On a list of areas `columns`, that its levels are those
-columns of a table; on a table `place`, that a column holds known areas or values, `counts` that are whole numbers and not negative, `person`, that every trip
-is somebody's, and `contribution`, that a person makes at most, and at least, so many trips, and
-none twice; and `depth`, that origins and destinations have hierarchies of one depth."""
+columns of a table; on a table `place`, that a column holds known areas or values, `counts` that are
+whole numbers and not negative, `person`, that every trip is somebody's, and `contribution`, that a
+person makes at most, and at least, so many trips, and none twice; and `depth`, that origins and
+destinations have hierarchies of one depth."""
 
 LARGEST_COUNT = 1 << 40
 """A count beyond this is refused as a slip, as text that is no number is."""

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas as pd
@@ -23,7 +22,6 @@ from ...geography.levels import OF_THE_SPINE
 from ..census.areas import entities
 from ..census.census import Census
 from ..census.census_input import read_people
-from ..tables.columns import temporary_files_in, temporary_folder
 from ..census.counting import People
 from ..census.declarations import TableDeclaration
 from ..census.histograms import write_histogram
@@ -35,6 +33,7 @@ from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
 from ..study.search import scale_losses
 from ..study.trials import Figures, SearchedProduct
+from ..tables.columns import temporary_files_in, temporary_folder
 from .checks.accuracy.compared import compute_figures
 from .checks.replicate import lay_out, link_run, read_dataset, run_replicate, with_estimator
 from .ingest.ingest import completed, reading_of
