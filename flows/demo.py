@@ -50,23 +50,21 @@ COMMUTERS = CountrySize(
 class Demo:
     """A demonstration.
 
+    name : of its settings in `DEMOS`, unless these are written with the input.
     flow : the flow that it runs.
     write : writes the input into a folder, from a seed.
-    settings : name of its settings in `DEMOS`; None if they are written with the input.
     spends : whether a run is charged to a ledger.
-    named : default folder; "" for a folder named after the flow.
     """
 
+    name: str
     flow: str
     write: Callable[[Path, int], None]
-    settings: str | None
     spends: bool = True
-    named: str = ""
 
     @property
     def folder(self) -> str:
         """The default folder."""
-        return self.named or f"spineflow-{'demo' if self.flow == 'topdown' else self.flow}"
+        return f"spineflow-{'demo' if self.name == 'topdown' else self.name}"
 
 
 def _generate(generate: Callable[..., object], folder: Path, seed: int) -> None:
@@ -142,21 +140,22 @@ _housed = partial(_generate_households, generate_county)
 _few_housed = partial(_generate_households, _generate_few)
 
 GENERATED = {
-    "topdown": Demo("topdown", _county, "topdown.toml"),
-    "country": Demo("topdown", _country, "country.toml", named="spineflow-country"),
-    "grid": Demo("topdown", _grid, "grid.toml", named="spineflow-grid"),
-    "households": Demo("products", _housed, "households.toml", named="spineflow-households"),
-    "detailed-groups": Demo("detailed-groups", _detailed_groups, "detailed_groups.toml"),
-    "detailed-households": Demo(
-        "detailed-households", _detailed_households, "detailed_households.toml"
-    ),
-    "group-sizes": Demo("group-sizes", _group_sizes, None),
-    "products": Demo("products", _county, "products.toml"),
-    "tune": Demo("tune", _few, "tune.toml", spends=False),
-    "evidence": Demo("evidence", _few_housed, "evidence.toml", spends=False),
-    "estimate": Demo("estimate", _estimate, "estimate.toml", spends=False),
-    "supplemental-dhc": Demo("supplemental-dhc", _housed, "supplemental_dhc.toml"),
-    "trips": Demo("trips", _trips, None),
+    demo.name: demo
+    for demo in (
+        Demo("topdown", "topdown", _county),
+        Demo("country", "topdown", _country),
+        Demo("grid", "topdown", _grid),
+        Demo("households", "products", _housed),
+        Demo("detailed-groups", "detailed-groups", _detailed_groups),
+        Demo("detailed-households", "detailed-households", _detailed_households),
+        Demo("group-sizes", "group-sizes", _group_sizes),
+        Demo("products", "products", _county),
+        Demo("tune", "tune", _few, spends=False),
+        Demo("evidence", "evidence", _few_housed, spends=False),
+        Demo("estimate", "estimate", _estimate, spends=False),
+        Demo("supplemental-dhc", "supplemental-dhc", _housed),
+        Demo("trips", "trips", _trips),
+    )
 }
 """The demonstrations by name: of every product, a country abroad whose census its settings declare,
 a European census on a grid that its municipalities do not keep to, and redistricting, housing units
@@ -175,6 +174,6 @@ def write_demo(demo: Demo, folder: Path, *, seed: int = 2020) -> Path:
             # No ledger is kept where others can write.
             folder.chmod(folder.stat().st_mode & ~0o022)
         demo.write(folder, seed)
-        if demo.settings is not None:
-            shutil.copyfile(DEMOS / demo.settings, settings)
+        if not settings.exists():
+            shutil.copyfile(DEMOS / f"{demo.name.replace('-', '_')}.toml", settings)
     return settings

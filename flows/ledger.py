@@ -19,9 +19,9 @@ from ..tasks.products.registry import existing_run
 from ..tasks.runs.charged_files import digest_of
 from ..tasks.runs.directory import RunDirectory, identity_of, make_identity
 from ..tasks.runs.errors import BudgetRefused, InputRefused
+from ..tasks.runs.files import name_recorded
 from ..tasks.runs.names import below
 from ..tasks.runs.settings import checked_loss, checked_probability, exact_fraction
-from ..tasks.runs.writing import name_recorded
 from .console import AsJson, RunFolder, print_ledger
 
 app = App(name="ledger")

@@ -372,7 +372,12 @@ def _complete(run: RunDirectory, settings: ProductsSettings, folder: Path) -> No
     certificate of all products."""
     if settings.population is not None:
         make_one_population(run)
-    _write_certificate(run, settings, folder)
+    stated = {}
+    for name, own in settings.products.chosen().items():
+        asked = product(own.PRODUCT)
+        if asked.plan is not None:
+            stated[name] = asked.plan_of(RunDirectory(run.root / name), own).statement
+    write_products_certificate(run, settings, stated, folder)
 
 
 def _agreement(run: RunDirectory, settings: ProductsSettings) -> tuple[PageSection, ...]:
@@ -385,16 +390,6 @@ def _agreement(run: RunDirectory, settings: ProductsSettings) -> tuple[PageSecti
     may_be_shown = not any(own.confidential for own in inputs)
     section = agreement_section(sources_of(run, names), run.release, with_truth=may_be_shown)
     return (section,)
-
-
-def _write_certificate(run: RunDirectory, settings: ProductsSettings, folder: Path) -> None:
-    """Write the certificate of all products, from their statements."""
-    stated = {}
-    for name, own in settings.products.chosen().items():
-        asked = product(own.PRODUCT)
-        if asked.plan is not None:
-            stated[name] = asked.plan_of(RunDirectory(run.root / name), own).statement
-    write_products_certificate(run, settings, stated, folder)
 
 
 def _with_earlier(settings: ProductSettings, run: RunDirectory) -> ProductSettings:

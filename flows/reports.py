@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,12 +28,9 @@ def write_report(run: RunDirectory, product: Product, settings: ProductSettings)
 
     Raises InputRefused for a run without a release, or that was altered since its charge.
     """
-    _refuse_unfinished(run)
-    with run.locked():
-        _refuse_altered(run, settings)
+    with _reporting([(run, settings)]):
         product.words.restore(run, settings)
         path = product.report(run, settings)
-        _record_anew(run, settings)
         run.update_manifest(warnings=list(warnings_of(run)))
     return path
 
@@ -57,12 +54,8 @@ def write_expected_errors(
             "with noise; every count of detailed-groups and detailed-households has its margin, "
             "and every row of supplemental-dhc its interval."
         )
-    _refuse_unfinished(run)
-    with run.locked(), tempfile.TemporaryDirectory() as folder:
-        _refuse_altered(run, settings)
-        page = simulate(run, settings, replicates, Path(folder))
-        _record_anew(run, settings)
-    return page
+    with _reporting([(run, settings)]), tempfile.TemporaryDirectory() as folder:
+        return simulate(run, settings, replicates, Path(folder))
 
 
 def _simulate(
@@ -86,42 +79,36 @@ def write_comparison(existing: Sequence[tuple[RunDirectory, Product, ProductSett
 
     Raises InputRefused for runs of several products, without a release, or not as charged.
     """
-    for run, _, _ in existing:
-        _refuse_unfinished(run)
     products = {product.name: product for _, product, _ in existing}
     first, *others = products.values()
     if others:
         names = " and ".join(sorted(products))
         raise InputRefused(f"Runs of {names} cannot be compared; name runs of one product.")
-    with ExitStack() as stack:
-        for root in sorted({run.root for run, _, _ in existing}):
-            stack.enter_context(RunDirectory(root).locked())
-        for run, _, settings in existing:
-            _refuse_altered(run, settings)
-        page = first.write_comparison([(run, settings) for run, _, settings in existing])
-        for run, _, settings in existing:
-            _record_anew(run, settings)
-    return page
+    runs = [(run, settings) for run, _, settings in existing]
+    with _reporting(runs):
+        return first.write_comparison(runs)
 
 
-def _record_anew(run: RunDirectory, settings: ProductSettings) -> None:
-    """Enter the present digests of the pages of a run's report, and of its parts."""
-    for part, _ in parts_of(run, settings):
-        record_anew(part, run.report.parent.name)
+@contextmanager
+def _reporting(runs: Sequence[tuple[RunDirectory, ProductSettings]]) -> Iterator[None]:
+    """In the block, pages of finished runs are written again, while the runs are locked.
 
-
-def _refuse_unfinished(run: RunDirectory) -> None:
-    if not run.release.exists():
-        raise InputRefused(
-            f"{run.root} has no release yet; finish it with 'spineflow resume' first."
-        )
-
-
-def _refuse_altered(run: RunDirectory, settings: ProductSettings) -> None:
-    """Refuse to report on a run whose settings, spine or plan differ from the charged files.
-
-    Its parts are compared too, and the folders of confidential reports are closed to others first.
+    Raises InputRefused for a run without a release, and for one whose settings, spine or plan, or
+    those of its parts, differ from the charged files. The folders of confidential reports are
+    closed to others first, and the digests of the pages are entered in the manifests at the end.
     """
-    for part, own in parts_of(run, settings):
-        secure_confidential(part)
-        refuse_unlike_ledger(part, own)
+    for run, _ in runs:
+        if not run.release.exists():
+            raise InputRefused(
+                f"{run.root} has no release yet; finish it with 'spineflow resume' first."
+            )
+    parts = [part for own in runs for part in parts_of(*own)]
+    with ExitStack() as stack:
+        for root in sorted({run.root for run, _ in runs}):
+            stack.enter_context(RunDirectory(root).locked())
+        for part, settings in parts:
+            secure_confidential(part)
+            refuse_unlike_ledger(part, settings)
+        yield
+        for part, _ in parts:
+            record_anew(part, part.report.parent.name)

@@ -24,10 +24,9 @@ from ..runs.charged_files import (
 )
 from ..runs.directory import RunDirectory, identity_of
 from ..runs.errors import BudgetRefused
-from ..runs.files import sha256_of_file
+from ..runs.files import Recording, name_recorded, sha256_of_file
 from ..runs.settings import ProductSettings
 from ..runs.stamps import stamp, write_parquet_once
-from ..runs.writing import Recording, name_recorded
 from .caps import caps_of
 from .charges import changed_people_message, charge, is_charged
 from .claims import (

@@ -7,7 +7,7 @@ A file of noisy measurements goes through these states, each a committed transac
     published                for good
 
 Until a file is recorded, its noise is in memory, in a file without a name, or in one that is closed
-to other accounts (`runs.writing`): unseen. If its worker dies before that, the file may be claimed
+to other accounts (`runs.files`): unseen. If its worker dies before that, the file may be claimed
 again and is drawn anew under the same charge. Each claim has a token, and only the last claimant
 can record: a worker taken for dead, or a second worker, is refused, and its draw is dropped.
 

@@ -23,13 +23,13 @@ from .files import (
     NOT_PRIVATE,
     STAMP_FILE,
     TEMPORARY_SUFFIX,
+    discard_all_unfinished,
     remove_temporaries,
     write_record,
     write_text,
 )
 from .handles import Artifact
 from .names import below
-from .writing import discard_all_unfinished
 
 DERIVED = (
     "dataset",

@@ -1,22 +1,34 @@
-"""Writing files so that a reader never sees half of one.
+"""Writing files so that a reader never sees half of one, replaced or written once; TOML and JSON.
 
-Declaration files of the package, next to the code that reads them.
+*Written once*, a file appears whole, and never replaces another. It is written without a name,
+flushed to disk, and given its final name by a hard link, which fails if the name is taken. If two
+workers write the same file, one names its own and both return the existing file. Until then it is
+open to its process alone, and disappears with it. Where the file system has no files without names,
+it is written under a name that readers ignore, and the next worker on that file removes leftovers
+of killed workers: a writer keeps a lock on its file for as long as it runs.
+
+A file that has to be recorded elsewhere before it may be seen (`Recording`) is kept, once it is
+whole, in a folder that is closed to others, with mode 0600. It gets its public name and mode when
+it is recorded; if its worker dies in between, from the next worker (`name_recorded`).
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import glob
 import hashlib
 import json
 import os
 import secrets
+import shutil
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import lru_cache, wraps
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, BinaryIO, ParamSpec, TypeVar
 
 from pydantic import TypeAdapter
 
@@ -172,3 +184,213 @@ def write_page(path: Path, document: Document) -> Path:
 def read_declared(path: Path) -> dict[str, Any]:
     """The tables of a TOML file."""
     return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+UNFINISHED_SUFFIX = ".unpublished"
+
+_OPEN_FILES = "/proc/self/fd"
+_NEW = os.O_CREAT | os.O_EXCL | os.O_RDWR
+_NO_UNNAMED_FILES = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
+"""Errors of systems that cannot open a file without a name."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Recording of a file before others can read it.
+
+    `record` is called with the file when it is whole and on disk. `folder`, which is closed to
+    others, holds it from shortly before until it has its name; no two files share one.
+    """
+
+    folder: Path
+    record: Callable[[Path], object]
+
+
+def write_once(
+    path: Path,
+    write: Callable[[BinaryIO], object],
+    recording: Recording | None = None,
+) -> Path:
+    """Write a file through `write` and name it `path`, unless `path` exists already.
+
+    `write` is not called if the file exists. If another worker is first, this one's file is
+    dropped. Errors of `write` are passed on and nothing is left. Errors while the file is recorded
+    are passed on too; it then stays in its folder, since it may be recorded.
+    Returns `path`.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    discard_unfinished(path, recording)
+    if path.exists():
+        return path
+    with _closing(_begun(path, recording)) as unfinished:
+        write(unfinished.file)
+        unfinished.file.flush()
+        os.fsync(unfinished.file.fileno())
+        if recording is not None:
+            recording.record(unfinished.keep_in(recording.folder, path))
+            _open_to_readers(unfinished.file, path)
+        try:
+            unfinished.publish(path)
+        except FileExistsError:
+            return path
+        finally:
+            unfinished.is_kept = unfinished.is_kept and not path.exists()
+    sync(path.parent)
+    return path
+
+
+def name_recorded(path: Path, digest: str, folder: Path) -> bool:
+    """Name the file of this digest if a worker wrote it and died before it got its name.
+
+    `folder` is the folder of its `Recording`; workers of earlier versions left it next to `path`.
+    Waits for a running worker. Returns whether `path` exists afterwards.
+    """
+    leftovers = [*_leftovers(path, folder), *_leftovers(path, path.parent)]
+    for leftover in leftovers:
+        with suppress(FileNotFoundError), leftover.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if not path.exists() and sha256_of_file(leftover) == digest:
+                _open_to_readers(file, path)
+                with suppress(FileExistsError):
+                    _Unfinished(file, leftover, os.path.abspath(leftover)).publish(path)
+                sync(path.parent)
+    if path.exists():
+        _discard(leftovers)
+        return True
+    return False
+
+
+def discard_unfinished(path: Path, recording: Recording | None = None) -> None:
+    """Remove unfinished copies of this file left by workers that no longer run."""
+    folders = [path.parent] if recording is None else [path.parent, recording.folder]
+    _discard(leftover for folder in folders for leftover in _leftovers(path, folder))
+
+
+def discard_all_unfinished(folder: Path) -> None:
+    """Remove unfinished files anywhere below a folder left by workers that no longer run."""
+    _discard(folder.rglob(f".*{UNFINISHED_SUFFIX}"))
+
+
+def _leftovers(path: Path, folder: Path) -> list[Path]:
+    """Unfinished files of `path` in a folder, by their names."""
+    return list(folder.glob(f".{glob.escape(path.name)}.*{UNFINISHED_SUFFIX}"))
+
+
+def _unfinished_name(path: Path, folder: Path) -> Path:
+    return folder / f".{path.name}.{secrets.token_hex(8)}{UNFINISHED_SUFFIX}"
+
+
+def _discard(leftovers: Iterable[Path]) -> None:
+    for leftover in leftovers:
+        try:
+            with leftover.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                leftover.unlink()
+        except (BlockingIOError, FileNotFoundError):
+            continue
+
+
+def _open_to_readers(file: BinaryIO, path: Path) -> None:
+    """Give a file the read permissions of its final folder."""
+    os.fchmod(file.fileno(), path.parent.stat().st_mode & 0o666)
+
+
+@dataclass
+class _Unfinished:
+    """A locked file that is written; `hidden` is the name that it has until it is published, if it
+    has one, and `source` a path that leads to it.
+
+    `is_kept` leaves it under that name for the next worker.
+    """
+
+    file: BinaryIO
+    hidden: Path | None
+    source: str
+    is_kept: bool = False
+
+    def keep_in(self, folder: Path, path: Path) -> Path:
+        """Name the file, which may be known from here on, in a folder that is closed to others."""
+        if self.hidden is None:
+            _make_closed(folder)
+            hidden = _unfinished_name(path, folder)
+            try:
+                self._link(hidden)
+            except OSError:
+                # The folder is on another file system, or the system links no open files.
+                with open(os.open(hidden, _NEW, 0o600), "wb") as copy:
+                    self._copy(copy)
+            self.hidden = hidden
+        sync(folder)
+        self.is_kept = True
+        return self.hidden
+
+    def publish(self, path: Path) -> None:
+        """Give the file its final name; raises FileExistsError if that is taken."""
+        try:
+            self._link(path)
+        except FileExistsError:
+            raise
+        except OSError:
+            with _closing(_named(path, path.parent, 0o666)) as copy:
+                self._copy(copy.file)
+                copy._link(path)
+
+    def _link(self, path: Path) -> None:
+        # The folder, which an absolute source ignores, makes Python follow links.
+        os.link(self.source, path, src_dir_fd=self.file.fileno(), follow_symlinks=True)
+
+    def _copy(self, target: BinaryIO) -> None:
+        self.file.seek(0)
+        shutil.copyfileobj(self.file, target, 1 << 24)
+        target.flush()
+        os.fsync(target.fileno())
+
+
+@contextmanager
+def _closing(unfinished: _Unfinished) -> Iterator[_Unfinished]:
+    """Close a file at the end, and remove it unless it is kept."""
+    with unfinished.file:
+        try:
+            yield unfinished
+        finally:
+            if unfinished.hidden is not None and not unfinished.is_kept:
+                unfinished.hidden.unlink(missing_ok=True)
+
+
+def _begun(path: Path, recording: Recording | None) -> _Unfinished:
+    """A new locked file, without a name if possible, and with the group of its final folder."""
+    mode = 0o666 if recording is None else 0o600
+    if os.path.isdir(_OPEN_FILES):
+        try:
+            descriptor = os.open(path.parent, os.O_TMPFILE | os.O_RDWR, mode)
+        except OSError as error:
+            if error.errno not in _NO_UNNAMED_FILES:
+                raise
+        else:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            # It has a name among the open files of this process.
+            source = f"{_OPEN_FILES}/{descriptor}"
+            return _Unfinished(os.fdopen(descriptor, "w+b"), None, source)
+    if recording is None:
+        return _named(path, path.parent, mode)
+    _make_closed(recording.folder)
+    return _named(path, recording.folder, mode)
+
+
+def _named(path: Path, folder: Path, mode: int) -> _Unfinished:
+    """A new locked file under a name that no reader looks for."""
+    while True:
+        hidden = _unfinished_name(path, folder)
+        descriptor = os.open(hidden, _NEW, mode)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if os.fstat(descriptor).st_nlink:
+            return _Unfinished(os.fdopen(descriptor, "w+b"), hidden, os.path.abspath(hidden))
+        os.close(descriptor)
+
+
+def _make_closed(folder: Path) -> None:
+    """Make a folder, and missing ones above it, for this user alone."""
+    missing = [one for one in (folder, *folder.parents) if not one.is_dir()]
+    for one in reversed(missing):
+        with suppress(FileExistsError):
+            one.mkdir(mode=0o700)

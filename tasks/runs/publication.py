@@ -21,10 +21,9 @@ from typing import Any, BinaryIO
 
 from .directory import RunDirectory
 from .errors import InputRefused, SpineflowError
-from .files import sha256_of_file
+from .files import discard_unfinished, sha256_of_file, write_once
 from .settings import ProductSettings
 from .stores import StoreRefused, is_url, store_errors
-from .writing import discard_unfinished, write_once
 
 TRIAL = b"A run of Spineflow has tried whether it can publish here; this can be removed.\n"
 """Contents of an object written to test a place."""

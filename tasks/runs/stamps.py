@@ -21,8 +21,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from .files import NOT_PRIVATE, STAMP_FILE, STAMP_KEY, replacing
-from .writing import Recording, write_once
+from .files import NOT_PRIVATE, STAMP_FILE, STAMP_KEY, Recording, replacing, write_once
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -32,9 +32,8 @@ from ..noise.draws import NoiseDraws
 from ..products import measurement
 from ..runs.directory import RunDirectory
 from ..runs.errors import SpineflowError
-from ..runs.files import read_values
+from ..runs.files import read_values, write_once
 from ..runs.stamps import write_parquet
-from ..runs.writing import write_once
 from ..tables.columns import cut_into_runs
 from .ingest.files import read_plan, read_truth
 from .mechanisms import GAUSSIAN_LEAVES

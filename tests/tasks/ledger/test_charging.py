@@ -34,11 +34,10 @@ from spineflow.tasks.runs.directory import (
     start_run,
 )
 from spineflow.tasks.runs.errors import BudgetRefused, InputRefused
-from spineflow.tasks.runs.files import sha256_of_file
+from spineflow.tasks.runs.files import sha256_of_file, write_once
 from spineflow.tasks.runs.settings import ProductSettings
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
 from spineflow.tasks.runs.steps import load_run
-from spineflow.tasks.runs.writing import write_once
 from spineflow.tasks.topdown.settings import TopdownSettings
 
 NOISE = Noise(DISCRETE_GAUSSIAN, Fraction(1))

@@ -7,8 +7,13 @@ import signal
 from pathlib import Path
 
 import pytest
-from spineflow.tasks.runs.files import sha256_of_file
-from spineflow.tasks.runs.writing import Recording, discard_unfinished, name_recorded, write_once
+from spineflow.tasks.runs.files import (
+    Recording,
+    discard_unfinished,
+    name_recorded,
+    sha256_of_file,
+    write_once,
+)
 
 FORK = multiprocessing.get_context("fork")
 
