@@ -1,8 +1,8 @@
-"""The convex program of a budget: the allocation whose largest criterion is least, certified.
+"""The split of a budget: the convex program of every design, its search, and its certificate.
 
 A criterion r_i is a weighted sum of variances of best linear unbiased estimates. As a function of
-the precisions v of all kinds of geounits it is tr(W M(v)^-1) with an information matrix M that is
-linear in v: convex, and homogeneous of degree -1. The program is
+the precisions v of all classes of measured units it is tr(W M(v)^-1) with an information matrix M
+that is linear in v: convex, and homogeneous of degree -1. The program is
 
     minimise the largest r_i(v(p))    over allocations p >= 0 of sum 1,
 
@@ -14,7 +14,8 @@ homogeneous of degree 1, so its derivative at one point bounds it everywhere: fo
 The largest s with s <= <-r_i'(u), v> / r_i(u)^2 for all criteria i and some points u is a linear
 program, and no allocation has a largest criterion below 1 / s. With one criterion and one point,
 this is the bound of the equivalence theorem of optimal design ([Pukelsheim2006]). It does not
-depend on the method that found the points.
+depend on the method that found the points: sequential quadratic programming on the reciprocals,
+whose least is made as large as it can be. A criterion of degree -k is given as its k-th root.
 
 Precisions are linear in an allocation but for geounits to which a bypass has given the shares of
 other geolevels. For the bound, these may spend the given shares on any queries, which allows more
@@ -22,50 +23,42 @@ than settings can express. Yet if they were given t times their own geolevel's s
 between two numbers, so is the ratio of their spending on each query: the narrower the ranges, the
 less is allowed. Ranges of t are halved where the bound is lowest, until it is high enough
 everywhere (spatial branch and bound, with the same cuts in every range).
-
-The search uses the same cuts: the next point is the analytic centre of the region they leave above
-the best value so far ([AnalyticCentres1992]).
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
-from scipy.optimize import linprog
+from scipy.optimize import linprog, minimize
 
-from .allocation import GeounitClasses
+from ..pages.document import Section as PageSection
+from ..pages.document import Table
+from ..runs.settings import ExactFraction, Refuse, Section
 
+NORMAL_95 = 1.959963984540054
+"""Quantile of the normal distribution that a margin of 95 % reaches to."""
 SMALLEST = 1e-9
 """Least loss of an entry of an allocation during the search."""
 FIRST_SHARE = 1e-4
 """Least loss of every entry at the start of the search."""
-STEPS_PER_BOUND = 5
-"""Points from one certificate to the next."""
-MOST_STEPS = 120
+MOST_STEPS = 500
+PRECISION = 1e-3
+"""The search ends where a step gains less than this part of the tolerance."""
 MOST_PROBES = 15
 """Points at which the bound is sharpened where it leaves room."""
-PROGRESS = 0.05
-"""Least fall of the gap from one certificate to the next, relative to the tolerance, for the search
-to go on; and the gap at which it is closed."""
-INWARDS = 1e-6
-"""Distance by which a point is moved away from zero entries; its criteria hardly change."""
-CENTRED = 1e-2
-"""Newton decrement below which a point counts as the centre."""
-MOST_NEWTON_STEPS = 50
 INFEASIBLE = 2
 """Status of SciPy's linear programs without a solution."""
-ROUNDING = 1e-12
-"""Shortest step, and distance of points that count as one."""
 MOST_CUTS = 25
 """Points, those with the smallest largest criteria, whose derivatives are kept for the bound."""
 MOST_RANGES = 40
 """Ranges that are halved for the bound."""
-SHARE_OF_CUTS = 0.1
-"""Weight of the level in the centre, for each cut: how far the search goes for better values."""
 WIDEN = 1.3
 """The first range around a ratio reaches to so many times it, further ones ever further."""
 LEAST_RATIO = 1e-6
@@ -76,21 +69,64 @@ Criteria = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True, eq=False)
+class GeounitClasses:
+    """The kinds in which geounits are measured with an allocation (L, Q) of geolevels and queries.
+
+    depth : (t,) geolevel of each. shares : (t, L) 0/1, the geolevels whose shares it has.
+
+    The precision of a kind is its row of the allocation, times its shares over its geolevel's.
+    """
+
+    depth: np.ndarray
+    shares: np.ndarray
+
+    def precision(self, p: np.ndarray) -> np.ndarray:
+        """(t, Q) of an allocation (L, Q), for rho = 1."""
+        of_geolevel = p.sum(axis=1)
+        return p[self.depth] * self._times(of_geolevel)[:, None]
+
+    def by_allocation(self, p: np.ndarray, by_precision: np.ndarray) -> np.ndarray:
+        """Derivatives (..., L, Q) by an allocation from those (..., t, Q) by the precisions."""
+        of_geolevel = p.sum(axis=1)
+        times = self._times(of_geolevel)
+        found = np.zeros((*by_precision.shape[:-2], *p.shape))
+        for kind, depth in enumerate(self.depth):
+            slope = by_precision[..., kind, :]
+            found[..., depth, :] += times[kind] * slope
+            along = slope @ p[depth] / of_geolevel[depth]
+            found += along[..., None, None] * self.shares[kind][:, None]
+            found[..., depth, :] -= times[kind] * along[..., None]
+        return found
+
+    def _times(self, of_geolevel: np.ndarray) -> np.ndarray:
+        """(t,) budget of a kind, as a multiple of its geolevel's."""
+        own = of_geolevel[self.depth]
+        return np.divide(self.shares @ of_geolevel, own, out=np.zeros_like(own), where=own > 0)
+
+
+class Cut(NamedTuple):
+    """Criteria (N,) at a point, and their derivatives (N, t, Q) by the precisions."""
+
+    values: np.ndarray
+    slopes: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
 class Program:
     """Objective and feasible set.
 
-    kinds : the kinds of geounits, T of them.
+    kinds : the kinds of geounits, t of them.
     criteria : of the precisions of the kinds; positive, and not known without noise.
     allowed : (L, Q) bool, entries that may be positive.
+    floors : (L, Q) least entries.
     """
 
     kinds: GeounitClasses
     criteria: Criteria
     allowed: np.ndarray
+    floors: np.ndarray | float = 0.0
 
-    def bound(
-        self, cuts: Sequence[Cut], at: np.ndarray | None = None, enough: float = np.inf
-    ) -> Bounded:
+    def bound(self, cuts: Sequence[Cut], at: np.ndarray, enough: float) -> Bounded:
         """Lower bound of the largest criterion over all allocations.
 
         Ranges of the budgets given to bypassed geounits are halved until the bound is `enough`,
@@ -99,8 +135,6 @@ class Program:
         linear = _BoundingProgram(self, cuts)
         n_kinds = len(self.kinds.depth)
         first = linear.solve(_Range(np.zeros(n_kinds), np.full(n_kinds, np.inf)))
-        if at is None:
-            return first
         middle = linear.ratios(at)
         queue = [(first.bound, 0, first)]
         for number in range(1, MOST_RANGES):
@@ -113,14 +147,6 @@ class Program:
                 heapq.heappush(queue, (max(half.bound, low), 2 * number + side, half))
         # A part of a range has no lower bound than the range.
         return replace(queue[0][2], bound=queue[0][0])
-
-
-@dataclass(frozen=True, eq=False)
-class Cut:
-    """Criteria (N,) at a point, and their derivatives (N, t, Q) by the precisions."""
-
-    values: np.ndarray
-    slopes: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,7 +215,11 @@ class _BoundingProgram:
         whole = np.append(np.ones(self.n), np.zeros(n_moved + 1))
         self.equal = sparse.csr_array(np.vstack([whole, of_kinds]))
         self.bounds = [
-            *((0.0, 1.0 if may else 0.0) for may in program.allowed.ravel()),
+            *zip(
+                np.broadcast_to(program.floors, program.allowed.shape).ravel(),
+                program.allowed.ravel().astype(float),
+                strict=True,
+            ),
             *((0.0, None) for _ in range(n_moved)),
             (None, None),
         ]
@@ -275,146 +305,174 @@ def certify_allocation(
 def optimum(program: Program, start: np.ndarray, tolerance: float) -> Optimum:
     """The allocation that minimises the largest criterion, to a relative gap of `tolerance`.
 
-    The search goes from one analytic centre to the next, until the gap is closed or there is no
-    progress. Where geounits are bypassed, the bound is then sharpened where it leaves most room,
-    and the gap need not close entirely.
+    Where geounits are bypassed, the bound is sharpened where it leaves most room, and the gap need
+    not close entirely.
     """
-    search = _Search(program, tolerance)
-    search.centred(np.maximum(start, FIRST_SHARE))
-    found = certify_allocation(program, search.point, search.best_cuts, tolerance)
+    p, cuts = _search(program, start, tolerance)
+    found = certify_allocation(program, p, cuts, tolerance)
     for _ in range(MOST_PROBES):
         if found.gap <= tolerance or not len(found.elsewhere):
             break
         # Cuts halfway between the region left by the cuts and the known point inform most.
         middle = 0.5 * (found.elsewhere + program.kinds.precision(found.allocation))
         cuts = (*found.cuts[:-1], Cut(*program.criteria(middle)))
-        found = certify_allocation(program, search.point, cuts, tolerance)
+        found = certify_allocation(program, p, cuts, tolerance)
     return found
 
 
-@dataclass
-class _Search:
-    """The best point so far, and the cuts of all points."""
+def _search(
+    program: Program, start: np.ndarray, tolerance: float
+) -> tuple[np.ndarray, tuple[Cut, ...]]:
+    """The best allocation that the search finds, and the cuts of its best points."""
+    kinds, allowed = program.kinds, program.allowed
+    least = np.maximum(np.broadcast_to(program.floors, allowed.shape), SMALLEST)[allowed]
+    first = np.maximum(least, np.maximum(start, FIRST_SHARE)[allowed])
+    first = least + (first - least) * (1 - least.sum()) / (first - least).sum()
+    points: dict[bytes, tuple[np.ndarray, Cut]] = {}
 
-    program: Program
-    tolerance: float
-    least: float = np.inf
-    point: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    cuts: list[Cut] = field(default_factory=list)
+    def at(x: np.ndarray) -> tuple[np.ndarray, Cut]:
+        key = x[:-1].tobytes()
+        if key not in points:
+            p = np.zeros(allowed.shape)
+            p[allowed] = np.maximum(x[:-1], least)
+            points[key] = p, Cut(*program.criteria(kinds.precision(p)))
+        return points[key]
 
-    def add(self, p: np.ndarray) -> None:
-        """Add the cut of an allocation."""
-        values, slopes = self.program.criteria(self.program.kinds.precision(p))
-        if values.max() < self.least:
-            self.least, self.point = float(values.max()), p
-        self.cuts.append(Cut(values, slopes))
+    unit = at(np.append(first, 1.0))[1].values.max()
 
-    @property
-    def best_cuts(self) -> tuple[Cut, ...]:
-        """The cuts of the points with the smallest largest criteria."""
-        return tuple(sorted(self.cuts, key=lambda cut: float(cut.values.max()))[:MOST_CUTS])
+    def slack(x: np.ndarray) -> np.ndarray:
+        return unit / at(x)[1].values - x[-1]
 
-    def centred(self, p: np.ndarray) -> None:
-        """Search from one analytic centre to the next, until the gap is closed or nothing
-        improves."""
-        program = self.program
-        inside = program.allowed / program.allowed.sum()
-        p = np.where(program.allowed, p, 0.0)
-        p /= p.sum()
-        self.add(p)
-        bound, before = 0.0, np.inf
-        for step in range(1, MOST_STEPS + 1):
-            barrier = _Barrier.of(program, self.cuts, self.least * (1 + 0.1 * self.tolerance))
-            known = (1 - INWARDS) * self.point + INWARDS * inside
-            p = barrier.centre((1 - INWARDS) * p + INWARDS * inside, known)
-            self.add(p)
-            if step % STEPS_PER_BOUND == 0:
-                bound = max(bound, program.bound(self.cuts[-MOST_CUTS:]).bound)
-                gap = self.least / bound - 1
-                if gap <= PROGRESS * self.tolerance or gap > before - PROGRESS * self.tolerance:
-                    break
-                before = gap
+    def slack_slopes(x: np.ndarray) -> np.ndarray:
+        p, cut = at(x)
+        slopes = kinds.by_allocation(p, cut.slopes)[:, allowed]
+        return np.column_stack(
+            [-unit * slopes / cut.values[:, None] ** 2, -np.ones(len(cut.values))]
+        )
+
+    n, last = len(first), np.append(np.zeros(len(first)), 1.0)
+    minimize(
+        lambda x: -x[-1],
+        np.append(first, 1.0),
+        jac=lambda x: -last,
+        method="SLSQP",
+        bounds=[*((low, 1.0) for low in least), (None, None)],
+        constraints=[
+            {"type": "ineq", "fun": slack, "jac": slack_slopes},
+            {"type": "eq", "fun": lambda x: x[:n].sum() - 1, "jac": lambda x: 1 - last},
+        ],
+        options={"maxiter": MOST_STEPS, "ftol": PRECISION * tolerance},
+    )
+    # Criteria are homogeneous, so that points of any sum compare.
+    best_first = sorted(points.values(), key=lambda point: point[0].sum() * max(point[1].values))
+    best = best_first[0][0]
+    return best / best.sum(), tuple(cut for _, cut in best_first[:MOST_CUTS])
 
 
-@dataclass(frozen=True, eq=False)
-class _Barrier:
-    """Sum of logarithms of the slacks of p (L, Q) and s: of the cuts above s, of s above
-    `floor` with the multiplicity `weight`, and of all entries that may be positive.
+class Goal(Section):
+    """How precise some answers are to be."""
 
-    cuts : (m, t * Q), of the precisions.
+    margin: ExactFraction | None = None
+    """The wanted 95 % margin, the root of the mean square over the answers; left out, the one that
+    the settings give."""
+    weight: ExactFraction = Fraction(1)
+    """For weighted_sum: the weight of the mean variance of the answers."""
+
+    def refuse_invalid(self, objective: str, where: str, refuse: Refuse) -> None:
+        """Refuse a margin or weight out of range, or without effect on the objective."""
+        if self.margin is not None and self.margin <= 0:
+            refuse(f"{where}.margin must be above 0")
+        if self.weight <= 0:
+            refuse(f"{where}.weight must be above 0")
+        if objective == "weighted_sum" and self.margin is not None:
+            refuse(f"{where}.margin does nothing in a weighted sum; give weight instead")
+        if objective != "weighted_sum" and self.weight != 1:
+            refuse(f"{where}.weight does nothing but in a weighted sum; give margin instead")
+
+
+def round_shares(
+    shares: np.ndarray, denominator: int, least: Sequence[int] | int = 0
+) -> list[Fraction]:
+    """Shares in whole parts of `denominator`, of sum exactly 1: every number rounded down or up, up
+    where most was lost; none has less than its `least` parts."""
+    exact = shares / shares.sum() * denominator
+    whole = np.maximum(least, np.floor(exact)).astype(np.int64)
+    while missing := denominator - int(whole.sum()):
+        step = int(np.sign(missing))
+        may = (whole > least) | (step > 0)
+        whole[np.argmax(np.where(may, step * (exact - whole), -np.inf))] += step
+    return [Fraction(number, denominator) for number in whole.tolist()]
+
+
+def margin_of(variance: float, rho: Fraction | float = 1) -> float:
+    """The 95 % margin at a rho, or at any precision, from the variance at 1."""
+    return NORMAL_95 * math.sqrt(max(float(variance), 0.0) / float(rho))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Design:
+    """A designed split of a budget: margins and shares before and after, and the certificate.
+
+    title, symbol : of the budget; rho or epsilon. before, total : the budgets.
+    targets : of each target what it is, and the 95 % margins wanted, now and designed; `headers`
+        are for people. levels : of each level its shares, for people.
+    margins : a sentence about the margins. notes : further sentences.
+    gap : share by which another split may be better at most, in terms of variances or of the
+        smallest budget; of what others are compared, `{}` in `certified` being the clause.
+    further : JSON values in addition.
     """
 
-    program: Program
-    cuts: np.ndarray
-    floor: float
-    weight: float
+    title: str
+    symbol: str
+    objective: str
+    before: Fraction
+    total: Fraction
+    targets: Sequence[Mapping[str, Any]]
+    headers: tuple[str, ...]
+    levels: Sequence[Mapping[str, str]]
+    margins: str
+    gap: float
+    notes: tuple[str, ...] = ()
+    compared: str = "this budget"
+    certified: str = "{}"
+    further: Mapping[str, Any] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, program: Program, cuts: Sequence[Cut], largest: float) -> _Barrier:
-        """Barrier of allocations within the cuts with a largest criterion below `largest`."""
-        rows = np.concatenate(
-            [(-c.slopes / c.values[:, None, None] ** 2).reshape(len(c.values), -1) for c in cuts]
+    @property
+    def certificate(self) -> str:
+        """The certified optimality of the design, as a clause."""
+        what, gap = "weighted sum of variances", max(self.gap, 0.0)
+        if self.objective == "largest_ratio":
+            # Margins are roots of variances.
+            what, gap = "largest ratio to the wanted margins", 1 - math.sqrt(1 - gap)
+        share = f"smaller by more than {100 * gap:.2g} %"
+        clause = f"no budget that is {share} meets all wanted margins, however it is split"
+        if self.objective in ("largest_ratio", "weighted_sum"):
+            clause = f"no other split of {self.compared} has a {what} that is {share}"
+        return self.certified.format(clause)
+
+    @property
+    def section(self) -> PageSection:
+        """Margins of every target before and after, shares of the levels, the certificate."""
+        targets = [dict(zip(self.headers, own.values(), strict=True)) for own in self.targets]
+        return PageSection(
+            self.title,
+            (
+                f"{self.symbol} {float(self.before):.6g}, designed {float(self.total):.6g}",
+                Table.of(targets),
+                Table.of(self.levels),
+                f"Margins of 95 %, {self.margins}",
+                f"Certain: {self.certificate}.",
+                *self.notes,
+            ),
         )
-        return cls(program, rows, 1.0 / largest, max(1.0, SHARE_OF_CUTS * len(rows)))
 
-    def lowest(self, p: np.ndarray) -> float:
-        """The lowest cut at an allocation."""
-        return float((self.cuts @ self.program.kinds.precision(p).ravel()).min())
-
-    def value(self, p: np.ndarray, s: float) -> float:
-        """Infinite outside."""
-        slacks = np.concatenate(
-            [
-                self.cuts @ self.program.kinds.precision(p).ravel() - s,
-                p[self.program.allowed],
-            ]
-        )
-        if slacks.min() <= 0 or s <= self.floor:
-            return np.inf
-        return -float(np.log(slacks).sum() + self.weight * np.log(s - self.floor))
-
-    def centre(self, p: np.ndarray, known: np.ndarray) -> np.ndarray:
-        """The centre, by Newton's method without second derivatives of the precisions, from p or,
-        where a cut is below the floor there, from the way to a `known` allocation inside."""
-        while (lowest := self.lowest(p)) <= self.floor:
-            p = 0.2 * p + 0.8 * known
-            if np.abs(p - known).max() < ROUNDING:
-                return known
-        s = 0.5 * (self.floor + lowest)
-        value = self.value(p, s)
-        for _ in range(MOST_NEWTON_STEPS):
-            step, change, decrement = self._step(p, s)
-            length = 1.0
-            while length > ROUNDING:
-                trial = self.value(p + length * step, s + length * change)
-                if trial <= value - 1e-4 * length * decrement:
-                    break
-                length /= 2
-            else:
-                break
-            p, s, value = p + length * step, s + length * change, trial
-            if decrement < CENTRED:
-                break
-        return p
-
-    def _step(self, p: np.ndarray, s: float) -> tuple[np.ndarray, float, float]:
-        """Newton's step of p and s, and its decrement."""
-        program, allowed = self.program, self.program.allowed
-        n = int(allowed.sum())
-        shape = (*program.kinds.shares.shape[:1], allowed.shape[1])
-        by_precision = self.cuts.reshape(-1, *shape)
-        cuts = program.kinds.by_allocation(p, by_precision)[:, allowed]
-        above = 1.0 / (self.cuts @ program.kinds.precision(p).ravel() - s)
-        entries = 1.0 / p[allowed]
-        level = self.weight / (s - self.floor)
-        system = np.zeros((n + 2, n + 2))
-        system[:n, :n] = (cuts.T * above**2) @ cuts
-        system[:n, :n] += np.diag(entries**2)
-        system[n, :n] = system[:n, n] = -(cuts.T @ above**2)
-        system[n, n] = np.sum(above**2) + level**2 / self.weight
-        system[n + 1, :n] = system[:n, n + 1] = 1.0
-        right = np.concatenate([cuts.T @ above + entries, [level - above.sum(), 1.0 - p.sum()]])
-        found = np.linalg.solve(system, right)
-        step = np.zeros(allowed.shape)
-        step[allowed] = found[:n]
-        return step, float(found[n]), float(right[: n + 1] @ found[: n + 1])
+    def to_json(self) -> dict[str, Any]:
+        """The design as JSON values; fractions as strings."""
+        return {
+            "objective": self.objective,
+            self.symbol: {"now": str(self.before), "designed": str(self.total)},
+            "targets": [dict(target) for target in self.targets],
+            "gap": self.gap,
+            "certificate": self.certificate,
+            **self.further,
+        }
