@@ -413,13 +413,18 @@ def margin_of(variance: float, rho: Fraction | float = 1) -> float:
 class Design:
     """A designed split of a budget: margins and shares before and after, and the certificate.
 
-    title, symbol : of the budget; rho or epsilon. before, total : the budgets.
-    targets : of each target what it is, and the 95 % margins wanted, now and designed; `headers`
-        are for people. levels : of each level its shares, for people.
-    margins : a sentence about the margins. notes : further sentences.
+    title, symbol : of the budget; the symbol is rho or epsilon.
+    before, total : the budget before and after.
+    targets : for each target its keys, and the 95 % margins wanted, now and designed.
+    headers : of the table of targets.
+    levels : rows of the table of shares.
+    margins : a clause about the margins.
     gap : share by which another split may be better at most, in terms of variances or of the
-        smallest budget; of what others are compared, `{}` in `certified` being the clause.
-    further : JSON values in addition.
+        smallest budget.
+    notes : further sentences.
+    compared : the splits that the certificate compares are of this.
+    certified : the certificate, with `{}` for its clause.
+    further : further JSON values.
     """
 
     title: str

@@ -80,12 +80,11 @@ def _table_of(
 ) -> Callable[[RequestedTable, np.ndarray], PublishedTable]:
     """How a method publishes the counts of one table."""
     people = population.people
-    if isinstance(method, CellKeys) or (isinstance(method, Rounding) and method.how == "random"):
-        # The keys of its records fix the random number of a count.
-        keys = generator.random(len(people))
+    keys = generator.random(len(people))
 
     def cell_keys(table: RequestedTable) -> np.ndarray:
-        """Fractional parts of the sums of the keys of every cell's records."""
+        """Fractional parts of the sums of the keys of every cell's records, which fix the random
+        number of a count."""
         return np.mod(table.answer(people.area, people.cell, keys), 1.0)
 
     match method:
