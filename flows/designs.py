@@ -18,6 +18,7 @@ from ..tasks.runs.settings_files import dump_settings, load_settings
 from ..tasks.solvers.level_design import DesignedLevels
 from ..tasks.study.settings import Criterion, Search, TuneSettings
 from ..tasks.topdown.checks.accuracy.compared import compared_quantities
+from ..tasks.topdown.checks.replicate import possible_estimators
 from ..tasks.topdown.design.design import compared_splits, designs_of, settings_text
 from ..tasks.topdown.design.settings import DesignSettings
 from ..tasks.topdown.settings import TopdownSettings
@@ -85,7 +86,7 @@ def _budgets(settings: DesignSettings) -> Designed:
             criterion=Criterion(
                 kind="error", universe=universe, quantity=quantity, level=settings.last_geolevel
             ),
-            search=Search(method="fixed"),
+            search=Search(method="fixed", estimators=possible_estimators(settings.topdown)),
         )
 
     sections = [own.section for own in designs.values()]

@@ -43,7 +43,7 @@ DIGITS = 6
 """Significant digits of a computed budget, rounded up."""
 STEP = 1e-30
 """Step of complex-step derivatives, which lose no digits."""
-TOLERANCE = 1e-9
+TOLERANCE = 1e-10
 
 
 @dataclass(frozen=True)

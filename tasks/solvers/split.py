@@ -45,11 +45,13 @@ from ..runs.settings import ExactFraction, Refuse, Section
 NORMAL_95 = 1.959963984540054
 """Quantile of the normal distribution that a margin of 95 % reaches to."""
 SMALLEST = 1e-9
-"""Least loss of an entry of an allocation during the search."""
-FIRST_SHARE = 1e-4
-"""Least loss of every entry at the start of the search."""
+"""Loss that counts as none."""
+LEAST_PARTS = (0.05, 1e-3, 1e-5, 1e-7)
+"""Least loss of every entry in the searches one after the other, relative to an even split."""
+PROGRESS = 0.1
+"""A search follows if the one before has gained this part of the tolerance."""
 MOST_STEPS = 500
-PRECISION = 1e-3
+PRECISION = 1e-2
 """The search ends where a step gains less than this part of the tolerance."""
 MOST_PROBES = 15
 """Points at which the bound is sharpened where it leaves room."""
@@ -323,11 +325,33 @@ def optimum(program: Program, start: np.ndarray, tolerance: float) -> Optimum:
 def _search(
     program: Program, start: np.ndarray, tolerance: float
 ) -> tuple[np.ndarray, tuple[Cut, ...]]:
-    """The best allocation that the search finds, and the cuts of its best points."""
+    """The best allocation that the search finds, and the cuts of its best points.
+
+    Criteria are steep where an entry is next to nothing, so that entries are kept away from zero at
+    first, and ever less.
+    """
+    allowed = program.allowed
+    floors = np.broadcast_to(program.floors, allowed.shape)[allowed]
+    p, points, before = start, list[tuple[float, np.ndarray, Cut]](), np.inf
+    for part in LEAST_PARTS:
+        least = np.maximum(floors, part / allowed.sum())
+        first = np.maximum(p[allowed], least)
+        first = least + (first - least) * (1 - least.sum()) / max((first - least).sum(), SMALLEST)
+        points += _descend(program, first, least, PRECISION * tolerance)
+        points.sort(key=lambda point: point[0])
+        value, p, _ = points[0]
+        if value > before * (1 - PROGRESS * tolerance):
+            break
+        before = value
+    return p, tuple(cut for *_, cut in points[:MOST_CUTS])
+
+
+def _descend(
+    program: Program, first: np.ndarray, least: np.ndarray, precision: float
+) -> list[tuple[float, np.ndarray, Cut]]:
+    """Points of sequential quadratic programming among allocations above `least`: the largest
+    criterion, the allocation, and its cut."""
     kinds, allowed = program.kinds, program.allowed
-    least = np.maximum(np.broadcast_to(program.floors, allowed.shape), SMALLEST)[allowed]
-    first = np.maximum(least, np.maximum(start, FIRST_SHARE)[allowed])
-    first = least + (first - least) * (1 - least.sum()) / (first - least).sum()
     points: dict[bytes, tuple[np.ndarray, Cut]] = {}
 
     def at(x: np.ndarray) -> tuple[np.ndarray, Cut]:
@@ -345,12 +369,10 @@ def _search(
 
     def slack_slopes(x: np.ndarray) -> np.ndarray:
         p, cut = at(x)
-        slopes = kinds.by_allocation(p, cut.slopes)[:, allowed]
-        return np.column_stack(
-            [-unit * slopes / cut.values[:, None] ** 2, -np.ones(len(cut.values))]
-        )
+        slopes = kinds.by_allocation(p, cut.slopes)[:, allowed] / cut.values[:, None] ** 2
+        return np.column_stack([-unit * slopes, -np.ones(len(cut.values))])
 
-    n, last = len(first), np.append(np.zeros(len(first)), 1.0)
+    last = np.append(np.zeros(len(first)), 1.0)
     minimize(
         lambda x: -x[-1],
         np.append(first, 1.0),
@@ -359,14 +381,16 @@ def _search(
         bounds=[*((low, 1.0) for low in least), (None, None)],
         constraints=[
             {"type": "ineq", "fun": slack, "jac": slack_slopes},
-            {"type": "eq", "fun": lambda x: x[:n].sum() - 1, "jac": lambda x: 1 - last},
+            {"type": "eq", "fun": lambda x: x[:-1].sum() - 1, "jac": lambda x: 1 - last},
         ],
-        options={"maxiter": MOST_STEPS, "ftol": PRECISION * tolerance},
+        options={"maxiter": MOST_STEPS, "ftol": precision},
     )
     # Criteria are homogeneous, so that points of any sum compare.
-    best_first = sorted(points.values(), key=lambda point: point[0].sum() * max(point[1].values))
-    best = best_first[0][0]
-    return best / best.sum(), tuple(cut for _, cut in best_first[:MOST_CUTS])
+    return [
+        (float(cut.values.max() * p.sum()), p / p.sum(), cut)
+        for p, cut in points.values()
+        if np.isfinite(cut.values).all() and cut.values.min() > 0
+    ]
 
 
 class Goal(Section):

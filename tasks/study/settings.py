@@ -137,6 +137,8 @@ class Search(Section):
     method: Literal["fixed", "total", "geolevels"] = "total"
     """fixed: every variant at its own budget. total: the smallest total at a variant's shares.
     geolevels: a loss for each geolevel, from the root down, as in [TopDown2022]."""
+    estimators: tuple[str, ...] = ()
+    """Estimators to try with each variant; if omitted, its own."""
     strategies: tuple[str, ...] = ()
     """Query strategies to try with each variant: own, uniform, size, size_squared,
     inverse_size_squared; if omitted, own."""
@@ -183,14 +185,14 @@ class TuneSettings(ProductSettings):
 
     @cached_property
     def choices(self) -> Mapping[str, Any]:
-        """Compared choices: each variant with every strategy named, all under the variant's
-        guarantee."""
+        """Compared choices: each variant with every estimator and strategy named, all under
+        the variant's guarantee."""
         universe = self.criterion.universe
         return {
             f"{name}{kind}": self.SEARCHED.guaranteeing(variant, made, universe)
             for name, variant in self.variants.items()
             for kind, made in self.SEARCHED.variations(
-                variant, universe, self.search.strategies
+                variant, universe, self.search.estimators, self.search.strategies
             ).items()
         }
 

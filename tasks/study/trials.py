@@ -106,12 +106,12 @@ class SearchedProduct(ABC):
         return None
 
     def variations(
-        self, settings: Any, universe: str, strategies: Sequence[str]
+        self, settings: Any, universe: str, estimators: Sequence[str], strategies: Sequence[str]
     ) -> Mapping[str, Any]:
-        """Settings under each query strategy that a search names, by the suffix of the variant's
-        name; raises ValueError for unknown names."""
-        if strategies:
-            raise ValueError("tries strategies, which belong to topdown; leave them out")
+        """Settings under each estimator and query strategy that a search names, by the suffix of
+        the variant's name; raises ValueError for unknown names."""
+        if estimators or strategies:
+            raise ValueError("tries estimators or strategies, which belong to topdown")
         return {"": settings}
 
     def measuring_only(self, settings: Any, universe: str) -> Any:

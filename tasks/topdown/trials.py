@@ -42,7 +42,7 @@ from .paths import geography_file, held_file, invariants_file, state_totals_file
 from .settings import TopdownSettings
 from .workload.costs import cost_of
 from .workload.exact_loss import exact_rho
-from .workload.sections import Estimator
+from .workload.sections import ESTIMATORS, Estimator
 
 OWN = "own"
 """The query strategy that leaves the shares as they are."""
@@ -133,17 +133,31 @@ class TopdownTrials(SearchedProduct):
         return None if guarantee is None or budget.infinite else exact_rho(budget, *guarantee)
 
     def variations(
-        self, settings: TopdownSettings, universe: str, strategies: Sequence[str]
+        self,
+        settings: TopdownSettings,
+        universe: str,
+        estimators: Sequence[str],
+        strategies: Sequence[str],
     ) -> dict[str, TopdownSettings]:
-        """The settings under each query strategy that a search names; raises ValueError for unknown
-        names."""
-        unknown = [name for name in strategies if name not in (OWN, *STRATEGIES)]
-        if unknown:
-            raise ValueError(f"names {unknown[0]!r}; there are {', '.join((OWN, *STRATEGIES))}")
+        """The settings under each estimator and query strategy that a search names.
+
+        Raises ValueError for unknown names.
+        """
+        known = (*ESTIMATORS, OWN, *STRATEGIES)
+        for name in (*estimators, *strategies):
+            if name not in (ESTIMATORS if name in estimators else known[len(ESTIMATORS) :]):
+                raise ValueError(f"names {name!r}; there are {', '.join(known)}")
+        found = {"": settings}
+        if estimators:
+            found = {
+                f", {settings.in_words(name)}": with_estimator(settings, name)
+                for name in estimators
+            }
         return {
-            f", {name.replace('_', ' ')}": _with_strategy(settings, universe, name)
+            f"{key}, {name.replace('_', ' ')}": _with_strategy(made, universe, name)
+            for key, made in found.items()
             for name in strategies
-        } or {"": settings}
+        } or found
 
     def measuring_only(self, settings: TopdownSettings, universe: str) -> TopdownSettings:
         """The settings with one universe, after the universes that constrain it."""

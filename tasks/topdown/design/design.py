@@ -17,7 +17,7 @@ from ...pages.numbers import format_delta
 from ...runs.errors import InputRefused
 from ...runs.settings_files import dump_settings
 from ...solvers.split import NORMAL_95, Design, certify_allocation, margin_of, optimum
-from ..checks.replicate import possible_estimators, with_estimator
+from ..checks.replicate import with_estimator
 from ..ingest.ingest import public_tables
 from ..settings import TopdownSettings
 from ..spine.build import PublicTables
@@ -172,7 +172,7 @@ def compared_splits(
     settings: DesignSettings, designs: Mapping[str, BudgetDesign]
 ) -> dict[str, TopdownSettings]:
     """Settings under the settings' own split, the designed one, and one that gives all geolevels,
-    and all queries of a geolevel, the same share; each by every estimator that supports them.
+    and all queries of a geolevel, the same share.
 
     Rho is the design's, or the one that keeps the design's exact guarantee with another split.
     """
@@ -186,14 +186,9 @@ def compared_splits(
         of_each = dict.fromkeys(before.queries, Fraction(1, len(before.queries)))
         evenly = dict.fromkeys(queries, of_each)
         even = even.with_budget(universe, geolevels=same, queries=evenly)
-    found = {}
-    for name, split in (("own", own), ("designed", designed), ("even", even)):
-        for estimator in possible_estimators(designed):
-            changed = with_estimator(split, estimator)
-            for universe in designed.run.universes:
-                changed = designed.guaranteeing(changed, universe)
-            found[f"{name} {estimator}"] = changed
-    return found
+    for universe in designed.run.universes:
+        own, even = (designed.guaranteeing(split, universe) for split in (own, even))
+    return {"own": own, "designed": designed, "even": even}
 
 
 def settings_text(settings: DesignSettings, designs: Mapping[str, BudgetDesign]) -> str:

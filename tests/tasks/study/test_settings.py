@@ -55,7 +55,7 @@ def test_a_search_without_variants_tries_the_settings_as_they_are() -> None:
         ({"variants": {"a": {"input": {"count": "m"}}}}, "variants.a reads another input"),
         (
             {"search": {"strategies": ["uniform"]}},
-            "search tries strategies, which belong to topdown",
+            "search tries estimators or strategies, which belong",
         ),
         ({"search": {"method": "guess"}}, "search.method"),
         ({"input": {"confidential": True}}, "input.confidential = false"),

@@ -34,17 +34,19 @@ def settings_of(folder: Path, county: Path, further: str = "") -> AnyTuneSetting
     return load_settings(AnyTuneSettings, file, presets=PRESETS)
 
 
-def test_choices_cross_variants_and_strategies(tmp_path: Path, county: Path) -> None:
-    search = 'strategies = ["own", "uniform", "inverse_size_squared"]\n'
+def test_choices_cross_variants_estimators_and_strategies(tmp_path: Path, county: Path) -> None:
+    search = 'estimators = ["topdown", "block_by_block"]\n'
+    search += 'strategies = ["own", "uniform", "inverse_size_squared"]\n'
     text = f"[variants.a]\n[variants.b]\ngeography = {{ spine = 'aian' }}\n[search]\n{search}"
     settings = settings_of(tmp_path, county, text)
-    assert len(settings.choices) == 2 * 3
-    chosen = settings.choices["b, inverse size squared"]
+    assert len(settings.choices) == 2 * 2 * 3
+    chosen = settings.choices["b, block by block, inverse size squared"]
+    assert chosen.run.estimator == "block_by_block"
     assert chosen.geography.spine == "aian"
     shares = chosen.budget["persons"].queries["Block"]
     assert sum(shares.values()) == 1
     assert shares["hispanic"] / shares["cenrace"] == Fraction(63**2, 2**2)
-    own = settings.choices["a, own"]
+    own = settings.choices["a, topdown, own"]
     assert own.budget == settings.variants["a"].budget
 
 
