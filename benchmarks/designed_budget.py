@@ -64,7 +64,8 @@ def main() -> None:
         started = time.perf_counter()
         design = design_universe(settings, "persons", public_tables(settings))
         print(f"designed in {time.perf_counter() - started:.0f} s; {design.certificate}")
-        print(f"rho {float(design.before.total):.3f}; margins of now at {design.rho_for_now:.3f}\n")
+        needed = design.further["rho_for_the_margins_now"]
+        print(f"rho {float(design.before):.3f}; margins of now at {needed:.3f}\n")
         choices = {
             "production": settings.topdown,
             "designed": designed_settings(settings, {"persons": design}),
@@ -77,14 +78,13 @@ def main() -> None:
     print("| query | areas | | production | designed | ratio |")
     print("|---|---|---|---|---|---|")
     for target in design.targets:
-        now, then = target.now / NORMAL_95, target.designed / NORMAL_95
-        areas = f"{target.n_areas} {target.where}s"
-        print(
-            f"| {target.query} | {areas} | predicted | {now:.3g} | {then:.3g} | {then / now:.2f} |"
-        )
+        query, where = target["query"], target["where"]
+        now, then = target["now"] / NORMAL_95, target["designed"] / NORMAL_95
+        areas = f"{target['n_areas']} {where}s"
+        print(f"| {query} | {areas} | predicted | {now:.3g} | {then:.3g} | {then / now:.2f} |")
         if frames:
             frame = pd.concat(frames)
-            of_target = frame[(frame["query"] == target.query) & (frame["level"] == target.where)]
+            of_target = frame[(frame["query"] == query) & (frame["level"] == where)]
             of_choice = of_target.groupby("choice")["mean_squared_error"]
             realised = {choice: root_of_mean(of_choice.get_group(choice)) for choice in choices}
             shown = " | ".join(f"{mean:.3g} ± {error:.1g}" for mean, error in realised.values())
@@ -92,11 +92,11 @@ def main() -> None:
             print(f"| | | realised | {shown} | {ratio:.2f} |")
     if asked.figure:
         margins = {
-            "as in 2020": [target.now for target in design.targets],
-            "designed": [target.designed for target in design.targets],
+            "as in 2020": [target["now"] for target in design.targets],
+            "designed": [target["designed"] for target in design.targets],
         }
         words = {"hispanic * cenrace": "race"}
-        names = [f"{words.get(t.query, t.query)}, {t.where}s" for t in design.targets]
+        names = [f"{words.get(t['query'], t['query'])}, {t['where']}s" for t in design.targets]
         title = "Margins of 95 % at the same budget"
         Path(asked.figure).write_text(
             bar_chart(names, margins, title=title, value_label="persons"), encoding="utf-8"

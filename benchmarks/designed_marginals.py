@@ -129,7 +129,7 @@ def designed_error(domain: Sequence[int], workload: Sequence[Marginal]) -> float
         }
         settings = load_settings(DesignSettings, tables, presets=PRESETS)
         design = design_universe(settings, "persons", public_tables(settings))
-    deviations = {target.query: target.designed / NORMAL_95 for target in design.targets}
+    deviations = {target["query"]: target["designed"] / NORMAL_95 for target in design.targets}
     return sum(deviations[query] ** 2 * size for query, size in sizes.items())
 
 

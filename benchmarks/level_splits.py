@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from spineflow.tasks.noise.distributions import SystemRandom
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.solvers.level_design import NORMAL_95
+from spineflow.tasks.solvers.split import NORMAL_95
 from spineflow.tasks.trips.costs import needed_split
 from spineflow.tasks.trips.plan import make_plan
 from spineflow.tasks.trips.settings import TripsSettings

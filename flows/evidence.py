@@ -11,11 +11,17 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from ..tasks.evidence.attacks.rebuilding import NAME as RECONSTRUCTION
-from ..tasks.evidence.attacks.tried import pieces_of
 from ..tasks.evidence.methods.publish import draws_of
 from ..tasks.evidence.release import page, restore_figures, summary
 from ..tasks.evidence.settings import DifferentialPrivacy, EvidenceSettings, ProtectedCensus
-from ..tasks.evidence.steps import attack, publish_tables, read_people, rebuild, write_page
+from ..tasks.evidence.steps import (
+    attack,
+    pieces_of,
+    publish_tables,
+    read_people,
+    rebuild,
+    write_page,
+)
 from ..tasks.products.product import Product, Rules, Words
 from ..tasks.products.registry import check_input_of, fits_of, product
 from ..tasks.runs.directory import RunDirectory

@@ -10,8 +10,8 @@ so an interrupted search requests the same trials again and finds them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 import pandas as pd
@@ -27,18 +27,18 @@ from ..tasks.runs.settings_files import frozen_settings
 from ..tasks.study.report import (
     ERRORS,
     VARIANTS,
+    rank_trials,
     release_settings,
     side_by_side,
     write_tuning_report,
 )
 from ..tasks.study.search import (
-    TrialOutcome,
+    Trial,
     bound_grid,
     loss_grid,
     new_trial,
     scale_losses,
     search_geolevels,
-    search_weights,
     smallest,
 )
 from ..tasks.study.settings import TuneSettings
@@ -55,12 +55,11 @@ def stages(run: RunDirectory, settings: AnyTuneSettings) -> None:
         read_tuning_data.submit(str(run.root))
     finish()
     search = _Search(run, settings)
-    found = {
-        name: outcome for name in settings.choices if (outcome := search.best_of(name)) is not None
-    }
+    best = (search.best_of(variant) for variant in settings.choices)
+    found = rank_trials(settings.criterion, filter(None, best))
     if found:
         release_settings(run, settings, found)
-    write_tuning_report(run, settings, [*search.outcomes.values()], found)
+    write_tuning_report(run, settings, [*search.trials.values()], found)
     if not found:
         raise CheckFailed(
             f"No variant meets the criterion that {settings.criterion.in_words}; raise "
@@ -75,74 +74,50 @@ class _Search:
 
     run: RunDirectory
     settings: TuneSettings
-    outcomes: dict[str, TrialOutcome] = field(default_factory=dict)
+    trials: dict[str, Trial] = field(default_factory=dict)
 
-    def best_of(self, variant: str) -> TrialOutcome | None:
+    def best_of(self, variant: str) -> Trial | None:
         """The trial of a variant with the smallest losses that meet the criterion."""
         search, universe = self.settings.search, self.settings.criterion.universe
         searched, choice = self.settings.SEARCHED, self.settings.choices[variant]
         own = searched.losses(choice, universe)
-        weights: Mapping[str, Fraction] = {}
+        losses: Losses | None = own
 
         def meets(losses: Losses) -> bool:
-            return self.tried(variant, losses, weights).met
+            return self.tried(variant, losses).met
 
-        def gains(new: Mapping[str, Fraction], old: Mapping[str, Fraction]) -> bool:
-            first, second = (self.under_guarantee(variant, one).mean for one in (new, old))
-            return self.settings.criterion.is_better(first, second)
-
-        if search.method == "fixed":
-            outcome = self.tried(variant, own)
-            return outcome if outcome.met else None
-        if search.method == "queries":
-            queries = searched.queries(choice, universe)
-            weights = search_weights(queries, search.step, search.rounds, gains)
         grid = loss_grid(search.lowest, search.highest, search.step)
-        losses: Losses | None
-        if search.method in ("total", "queries"):
-            weighed = searched.with_weights(choice, universe, weights)
-            grid = bound_grid(grid, searched.largest_total(weighed, universe))
+        if search.method == "fixed":
+            losses = own if meets(own) else None
+        elif search.method == "total":
+            grid = bound_grid(grid, searched.largest_total(choice, universe))
             found = smallest(grid, lambda total: meets(scale_losses(own, total)))
             losses = None if found is None else scale_losses(own, grid[found])
         else:
             losses = search_geolevels(tuple(own), grid, search.step, meets)
-            if losses is not None and not self.keeps_guarantee(choice, losses):
-                return None
-        return None if losses is None else self.tried(variant, losses, weights)
+            if losses is not None:
+                spent = searched.with_losses(choice, universe, losses)
+                most = searched.largest_total(spent, universe)
+                # A guarantee limits the losses of all geolevels together.
+                if most is not None and sum(losses.values(), Fraction(0)) > most:
+                    losses = None
+        return None if losses is None else self.tried(variant, losses)
 
-    def under_guarantee(self, variant: str, weights: Mapping[str, Fraction]) -> TrialOutcome:
-        """The trial of a variant with weighed queries, at the loss that keeps its guarantee."""
-        searched, universe = self.settings.SEARCHED, self.settings.criterion.universe
-        choice = self.settings.choices[variant]
-        weighed = searched.with_weights(choice, universe, weights)
-        losses = searched.losses(searched.guaranteeing(choice, weighed, universe), universe)
-        return self.tried(variant, losses, weights)
-
-    def keeps_guarantee(self, choice: ProductSettings, losses: Losses) -> bool:
-        """Whether the losses from the root down, geolevel by geolevel, are within the budget."""
-        searched, universe = self.settings.SEARCHED, self.settings.criterion.universe
-        most = searched.largest_total(searched.with_losses(choice, universe, losses), universe)
-        return most is None or sum(losses.values(), Fraction(0)) <= most
-
-    def tried(
-        self, variant: str, losses: Losses, weights: Mapping[str, Fraction] | None = None
-    ) -> TrialOutcome:
+    def tried(self, variant: str, losses: Losses) -> Trial:
         """Run the replicates of a trial, unless this search has requested it before."""
-        changed = {name: weight for name, weight in (weights or {}).items() if weight != 1}
-        trial = new_trial(self.run, self.settings, variant, losses, changed)
-        if trial.name in self.outcomes:
-            return self.outcomes[trial.name]
-        seeds = range(1, self.settings.search.replicates + 1)
-        root = str(self.run.root)
-        with stage("trial", f"trial {trial.name}"):
-            prepared = prepare.submit(root, trial.name)
-            for seed in seeds:
-                replicate.submit(root, trial.name, seed, wait_for=[prepared])
-        finish()
-        mean, error = values_of(self.run, trial.name, seeds)
-        met = self.settings.criterion.is_met(mean)
-        self.outcomes[trial.name] = TrialOutcome(trial, mean, error, met)
-        return self.outcomes[trial.name]
+        name = new_trial(self.run, self.settings, variant, losses)
+        if name not in self.trials:
+            seeds = range(1, self.settings.search.replicates + 1)
+            root = str(self.run.root)
+            with stage("trial", f"trial {name}"):
+                prepared = prepare.submit(root, name)
+                for seed in seeds:
+                    replicate.submit(root, name, seed, wait_for=[prepared])
+            finish()
+            mean, error = values_of(self.run, name, seeds)
+            met = self.settings.criterion.is_met(mean)
+            self.trials[name] = Trial(name, variant, losses, mean, error, met)
+        return replace(self.trials[name], variant=variant)
 
 
 def refuse(settings: TuneSettings) -> None:
@@ -170,7 +145,6 @@ def summary(run: RunDirectory, settings: TuneSettings) -> Iterator[Block]:
     yield f"found: a loss of {float(total):.4g} for {universe}"
     for geolevel, loss in losses.items():
         yield f"  {geolevel}: {float(loss):.4g} ({float(loss / total):.1%})"
-    # A search of an earlier version has its settings alone.
     if (run.release / VARIANTS).exists():
         headers = {"variant": "variant, best first", "total": "loss", "standard_error": "s.e."}
         variants = pd.read_csv(run.release / VARIANTS)

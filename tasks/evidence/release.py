@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -96,49 +95,33 @@ ERRORS = 3
 """Errors at which methods are read off."""
 
 
-@dataclass(frozen=True, eq=False)
-class Curve:
-    """A method's strengths by error, ascending: `(k,)` errors, figures, and their bounds."""
-
-    error: np.ndarray
-    value: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-
-    def at(self, error: float) -> tuple[float, float, float] | None:
-        """Figure and bounds at an error, straight between strengths; None beyond them."""
-        if not self.error[0] <= error <= self.error[-1]:
-            return None
-        sides = (self.value, self.low, self.high)
-        value, low, high = (float(np.interp(error, self.error, side)) for side in sides)
-        return value, low, high
+SIDES = ["error", "value", "low", "high"]
 
 
-def curves(figures: pd.DataFrame, own: pd.DataFrame, methods: Sequence[str]) -> dict[str, Curve]:
-    """The curves of one figure of an attack, whose rows are `own`, by method.
+def curves(
+    figures: pd.DataFrame, own: pd.DataFrame, methods: Sequence[str]
+) -> dict[str, pd.DataFrame]:
+    """The strengths of each method by error, ascending, with one figure of an attack, whose rows
+    are `own`, and its bounds: `SIDES`.
 
     A draw whose figure is a measured share has an interval; any other has its value alone.
     """
     errors = figures[(figures["measure"] == READ) & (figures["level"] == ALL)]
-    error_of = errors.groupby(["method", "strength"])["value"].mean()
+    keys = ["method", "strength"]
     own = own.assign(low=own["low"].fillna(own["value"]), high=own["high"].fillna(own["value"]))
-    grouped = own.groupby(["method", "strength"])
-    table = pd.DataFrame(
-        {
-            "error": error_of,
-            "value": grouped["value"].mean(),
-            "low": grouped["low"].min(),
-            "high": grouped["high"].max(),
-        }
-    ).dropna()
-    found = {}
-    for method in methods:
-        rows = table[table.index.get_level_values("method") == method].sort_values("error")
-        if len(rows):
-            found[method] = Curve(
-                *(rows[column].to_numpy() for column in ("error", "value", "low", "high"))
-            )
-    return found
+    table = own.groupby(keys).agg({"value": "mean", "low": "min", "high": "max"})
+    table = table.assign(error=errors.groupby(keys)["value"].mean()).dropna().sort_values("error")
+    by_method = dict(tuple(table.reset_index().groupby("method")[SIDES]))
+    return {method: by_method[method] for method in methods if method in by_method}
+
+
+def figure_at(curve: pd.DataFrame, error: float) -> tuple[float, float, float] | None:
+    """Figure and bounds of a method at an error, straight between strengths; None beyond them."""
+    known = curve["error"].to_numpy()
+    if not known[0] <= error <= known[-1]:
+        return None
+    value, low, high = (float(np.interp(error, known, curve[side])) for side in SIDES[1:])
+    return value, low, high
 
 
 def pictures(figures: pd.DataFrame, settings: EvidenceSettings) -> Iterator[Section]:
@@ -153,11 +136,13 @@ def pictures(figures: pd.DataFrame, settings: EvidenceSettings) -> Iterator[Sect
         first = own.iloc[0]
         words = column_name(str(first["measure"]).removeprefix(f"{name}: "), str(first["group"]))
         svg = line_chart(
-            {format_name(method): (own.error, own.value) for method, own in found.items()},
+            {format_name(method): (own["error"], own["value"]) for method, own in found.items()},
             title=f"{format_name(name)} by error",
             x_label=READ,
             y_label=words,
-            intervals={format_name(method): (own.low, own.high) for method, own in found.items()},
+            intervals={
+                format_name(method): (own["low"], own["high"]) for method, own in found.items()
+            },
         )
         caption = (
             "A line joins the strengths of a method; further left is more accurate. Upright lines "
@@ -169,22 +154,27 @@ def pictures(figures: pd.DataFrame, settings: EvidenceSettings) -> Iterator[Sect
         yield Section(format_name(name).capitalize(), tuple(blocks))
 
 
-def table_at_equal_errors(found: Mapping[str, Curve]) -> Table | None:
+def table_at_equal_errors(found: Mapping[str, pd.DataFrame]) -> Table | None:
     """The figures of methods of several strengths at the errors that most of them have; None where
     no two have one.
     """
-    several = {name: curve for name, curve in found.items() if len(curve.error) > 1}
-    ends = np.unique([end for curve in several.values() for end in curve.error])
-    covered = np.array([sum(c.at(end) is not None for c in several.values()) for end in ends])
+    several = {name: curve for name, curve in found.items() if len(curve) > 1}
+    ends = np.unique([end for curve in several.values() for end in curve["error"]])
+    covered = np.array(
+        [sum(figure_at(own, end) is not None for own in several.values()) for end in ends]
+    )
     if not len(ends) or covered.max() < 2:
         return None
     chosen = np.sort(ends[np.argsort(-covered, kind="stable")[:ERRORS]])
-    headers = ("method", *(f"{error:.3g}" for error in chosen))
-    rows = tuple(
-        (format_name(name), *(with_range(*at) if at else NONE for at in map(curve.at, chosen)))
+    rows = [
+        {"method": format_name(name)}
+        | {
+            f"{error:.3g}": with_range(*at) if (at := figure_at(curve, error)) else NONE
+            for error in chosen
+        }
         for name, curve in several.items()
-    )
-    return Table(headers, rows)
+    ]
+    return Table.of(rows)
 
 
 def with_range(value: float, low: float, high: float) -> str:
@@ -300,8 +290,8 @@ def _methods(figures: pd.DataFrame, settings: EvidenceSettings) -> Section:
             format_name(name),
             ", ".join(filter(None, method.strengths)) or NONE,
             method.GUARANTEE,
-            method.invariants,
-            method.reading,
+            method.facts.invariants,
+            method.facts.reading,
             _format_range(seconds[seconds["method"] == name]),
         )
         for name, method in settings.methods.items()
@@ -313,7 +303,6 @@ def _methods(figures: pd.DataFrame, settings: EvidenceSettings) -> Section:
 def _accuracy(
     figures: pd.DataFrame, settings: EvidenceSettings, levels: Sequence[str]
 ) -> Iterator[Block]:
-    headers = ("method", "strength", *(column_name(measure, group) for measure, group in _ACCURACY))
     yield (
         "Errors are of published counts from true ones, over all tables of a level; a withheld "
         "count has no error, and makes the total of its table and area count as wrong. Mean "
@@ -323,24 +312,28 @@ def _accuracy(
     for level in levels:
         own = figures[(figures["level"] == level) & is_accuracy]
         yield f"{level}:"
-        yield Table(headers, tuple(_rows(own, settings, _ACCURACY)))
+        yield _table(own, settings, _ACCURACY)
 
 
-def _rows(
+def _table(
     own: pd.DataFrame, settings: EvidenceSettings, columns: Sequence[tuple[str, str]]
-) -> Iterator[tuple[str, ...]]:
-    """A row for every method and strength that has some of the columns."""
+) -> Table:
+    """A row for every method and strength that has some of the columns: measures of groups."""
     by_key = dict(tuple(own.groupby(["method", "strength"])))
     releases = ((name, own) for name, of in settings.methods.items() for own in of.strengths)
-    for name, strength in [*releases, (BASELINE, ""), (CEILING, "")]:
-        found = by_key.get((name, strength))
-        if found is None:
-            continue
-        cells = (
-            _format_range(found[(found["measure"] == measure) & (found["group"] == group)])
-            for measure, group in columns
+    rows = tuple(
+        (
+            format_name(name),
+            strength,
+            *(
+                _format_range(found[(found["measure"] == measure) & (found["group"] == group)])
+                for measure, group in columns
+            ),
         )
-        yield (format_name(name), strength, *cells)
+        for name, strength in [*releases, (BASELINE, ""), (CEILING, "")]
+        if (found := by_key.get((name, strength))) is not None
+    )
+    return Table(("method", "strength", *(column_name(*own) for own in columns)), rows)
 
 
 def _attacks(figures: pd.DataFrame, settings: EvidenceSettings) -> Iterator[Section]:
@@ -361,8 +354,7 @@ def _attacks(figures: pd.DataFrame, settings: EvidenceSettings) -> Iterator[Sect
             has_all = is_of_all.groupby(own["measure"]).transform("any")
             shown = own[is_of_all | is_found | ~has_all]
             columns = list(dict.fromkeys(zip(shown["measure"], shown["group"], strict=True)))
-            headers = ("method", "strength", *(column_name(*column) for column in columns))
-            blocks += [f"{level}:", Table(headers, tuple(_rows(own, settings, columns)))]
+            blocks += [f"{level}:", _table(own, settings, columns)]
         yield Section(format_name(name).capitalize(), tuple(blocks))
 
 
@@ -375,8 +367,7 @@ def strengths_table(figures: pd.DataFrame, settings: EvidenceSettings) -> Table:
         if found is not None:
             parts.append(found)
             columns.append((str(found["measure"].iloc[0]), str(found["group"].iloc[0])))
-    headers = ("method", "strength", *(column_name(*column) for column in columns))
-    return Table(headers, tuple(_rows(pd.concat(parts), settings, columns)))
+    return _table(pd.concat(parts), settings, columns)
 
 
 def summary(run: RunDirectory, settings: EvidenceSettings) -> Iterator[Block]:

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Protocol
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 from pydantic import Field
@@ -94,19 +94,26 @@ Reading = Literal["reads as allowed", "reads as forbidden", "unclear"]
 ours."""
 
 
-class ProtectionMethod(Section):
-    """Declared facts of every method; here, of one that changes nothing.
+class Facts(NamedTuple):
+    """Declared facts of a method.
 
-    A family of methods with equal facts sets the constant, another the property.
+    invariants : figures that are published unchanged. reading : reported status under the order.
+    is_random : whether several draws differ.
     """
+
+    invariants: str
+    reading: Reading = "reads as allowed"
+    is_random: bool = False
+
+
+class ProtectionMethod(Section):
+    """A protection method, with its declared facts by `how` it is done, where that is a setting."""
 
     STRENGTHS: ClassVar[tuple[str, str] | None] = None
     """The setting that lists its strengths, and each in words; None for a single one."""
-    IS_RANDOM: ClassVar[bool] = False
-    READING: ClassVar[Reading] = "reads as allowed"
     GUARANTEE: ClassVar[str] = "none stated"
     """Guarantee against an attacker with any knowledge."""
-    INVARIANTS: ClassVar[str] = "all counts"
+    FACTS: ClassVar[Mapping[str, Facts]]
 
     @property
     def strengths(self) -> tuple[str, ...]:
@@ -118,23 +125,15 @@ class ProtectionMethod(Section):
         return named or (f"{setting} as set",)
 
     @property
-    def is_random(self) -> bool:
-        """Whether several draws differ."""
-        return self.IS_RANDOM
-
-    @property
-    def reading(self) -> Reading:
-        """Reported status; see `Reading`."""
-        return self.READING
-
-    @property
-    def invariants(self) -> str:
-        """Figures that are published unchanged."""
-        return self.INVARIANTS
+    def facts(self) -> Facts:
+        """The facts of the method as the settings have it."""
+        return self.FACTS[getattr(self, "how", "")]
 
 
 class NoProtection(ProtectionMethod):
     """The true tables: the ceiling of every attack."""
+
+    FACTS = {"": Facts("all counts")}
 
     kind: Literal["nothing"]
 
@@ -143,6 +142,12 @@ class Rounding(ProtectionMethod):
     """Every count becomes a multiple of a base."""
 
     STRENGTHS = ("bases", "base {:.0f}")
+    FACTS = {
+        "nearest": Facts("multiples of the base stay"),
+        # Reports differ on random rounding.
+        "random": Facts("multiples of the base stay", "unclear", is_random=True),
+        "controlled": Facts("sums of tables"),
+    }
 
     kind: Literal["rounding"]
     how: Literal["nearest", "random", "controlled"] = "random"
@@ -150,26 +155,15 @@ class Rounding(ProtectionMethod):
     bases: tuple[Annotated[int, Field(ge=2, le=100)], ...] = Field(default=(3, 5), min_length=1)
     """Multiples to which counts are rounded."""
 
-    @property
-    def reading(self) -> Reading:
-        """Reports differ on random rounding."""
-        return "unclear" if self.how == "random" else "reads as allowed"
-
-    @property
-    def is_random(self) -> bool:
-        """Whether several draws differ."""
-        return self.how == "random"
-
-    @property
-    def invariants(self) -> str:
-        """Figures that are published unchanged."""
-        return "multiples of the base stay" if self.how != "controlled" else "sums of tables"
-
 
 class Coarsening(ProtectionMethod):
     """Small counts become ranges, or small areas are merged."""
 
     STRENGTHS = ("thresholds", "threshold {:.0f}")
+    FACTS = {
+        "ranges": Facts("zeros and counts of the threshold and more"),
+        "minimum_size": Facts("counts of areas of the size and more"),
+    }
 
     kind: Literal["coarsening"]
     how: Literal["ranges", "minimum_size"] = "ranges"
@@ -178,19 +172,12 @@ class Coarsening(ProtectionMethod):
     thresholds: tuple[Annotated[int, Field(ge=2)], ...] = Field(default=(5, 10), min_length=1)
     """Counts, or sizes of areas, from which on nothing is changed."""
 
-    @property
-    def invariants(self) -> str:
-        """Figures that are published unchanged."""
-        if self.how == "ranges":
-            return "zeros and counts of the threshold and more"
-        return "counts of areas of the size and more"
-
 
 class Suppression(ProtectionMethod):
     """Small counts, or tables of small areas, are withheld."""
 
     STRENGTHS = ("thresholds", "threshold {:.0f}")
-    INVARIANTS: ClassVar[str] = "all counts that are published"
+    FACTS = dict.fromkeys(("cells", "tables"), Facts("all counts that are published"))
 
     kind: Literal["suppression"]
     how: Literal["cells", "tables"] = "cells"
@@ -205,10 +192,13 @@ class Swapping(ProtectionMethod):
     """Pairs of like households exchange their areas before anything is counted."""
 
     STRENGTHS = ("rates", "{:.3g} of households")
-    IS_RANDOM: ClassVar[bool] = True
-    READING: ClassVar[Reading] = "reads as forbidden"
-    INVARIANTS: ClassVar[str] = (
-        "households by size and by number of those who must agree, in every area"
+    FACTS = dict.fromkeys(
+        ("american", "european"),
+        Facts(
+            "households by size and by number of those who must agree, in every area",
+            "reads as forbidden",
+            is_random=True,
+        ),
     )
 
     kind: Literal["swapping"]
@@ -226,9 +216,7 @@ class CellKeys(ProtectionMethod):
     """Noise from a perturbation table that the records of a cell fix."""
 
     STRENGTHS = ("variances", "variance {:.3g}")
-    IS_RANDOM: ClassVar[bool] = True
-    READING: ClassVar[Reading] = "unclear"
-    INVARIANTS: ClassVar[str] = "zeros"
+    FACTS = {"": Facts("zeros", "unclear", is_random=True)}
 
     kind: Literal["cell_keys"]
     largest: int = Field(default=5, ge=1, le=50)
@@ -259,12 +247,10 @@ class DifferentialPrivacy(ProtectionMethod):
     """Releases of the product, which its settings describe."""
 
     STRENGTHS = ("rho", "rho {:.3g}")
-    IS_RANDOM: ClassVar[bool] = True
     GUARANTEE: ClassVar[str] = (
         "zero-concentrated differential privacy with the rho named, of one changed record"
     )
-    READING: ClassVar[Reading] = "reads as forbidden"
-    INVARIANTS: ClassVar[str] = "those that the census declares"
+    FACTS = {"": Facts("those that the census declares", "reads as forbidden", is_random=True)}
 
     kind: Literal["differential_privacy"]
     estimator: Literal["topdown", "full_information", "block_by_block"] = "topdown"

@@ -80,8 +80,7 @@ def needed_split(plan: Plan, wanted: Mapping[str, int]) -> str | None:
         listed = ", ".join(f'{name} = "{share}"' for name, share in named)
         return f"mechanism.levels = {{ {listed} }}"
 
-    margins = {errors.level_of(own, "--target"): margin for own, margin in wanted.items()}
-    return errors.smallest_budget(margins, plan_shares(plan), setting)
+    return errors.smallest_budget(wanted, plan_shares(plan), setting)
 
 
 def level_errors(plan: Plan) -> LevelErrors:

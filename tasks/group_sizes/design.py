@@ -21,12 +21,9 @@ class GroupSizesDesignSettings(GroupSizesSettings):
     design: LevelDesign
 
     def refuse_invalid(self, refuse: Refuse) -> None:
-        """Refuse settings that the product and the design cannot have, and noise that gives no
-        protection."""
+        """Refuse what the product and the design cannot have, and the published calibration."""
         super().refuse_invalid(refuse)
-        self.design.refuse_invalid(refuse)
-        if self.privacy.infinite:
-            refuse("privacy.infinite leaves no noise to design; remove it, or the section design")
+        self.design.refuse_invalid(self.privacy.infinite, refuse)
         if self.mechanism.calibration == PUBLISHED:
             refuse("a design needs mechanism.calibration = 'proven'")
 

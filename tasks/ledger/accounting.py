@@ -8,8 +8,8 @@ because it is shown and never spent.
   ([ZCDP2016], the conversion that the Census Bureau reports).
 - Neighbours: bounded (one record changed) and unbounded (one record added or removed) guarantees
   are kept apart; `Guarantee.bounded_rho` converts to the common figure.
-- Semantics beyond the whole record: `attribute_share` and `block_within_share` give the part of
-  the total that protects one attribute, or the block within a geounit.
+- Semantics beyond the whole record: a product gives the part of the total that protects one
+  attribute, or the block within a geounit.
 """
 
 from __future__ import annotations

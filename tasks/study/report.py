@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
 
-from ..pages.document import NONE, Document, Figure, FrontPage, Link, Section, Table
+from ..pages.document import NONE, Cell, Document, Figure, FrontPage, Link, Section, Table
 from ..pages.figures import line_chart
 from ..pages.template import bars
 from ..products.acceptance import publish_release
@@ -16,7 +16,7 @@ from ..products.reports import provenance, stages_section
 from ..runs.directory import RunDirectory
 from ..runs.files import NOT_PRIVATE, write_page, write_text
 from ..runs.settings_files import dump_settings
-from .search import EXACT, Trial, TrialOutcome, settings_of
+from .search import EXACT, Trial, settings_of
 from .settings import Criterion, TuneSettings
 from .trials import errors_of, mean_errors
 
@@ -27,66 +27,49 @@ HEADER = """\
 """
 
 
-def _is_comparison(criterion: Criterion) -> bool:
-    """Whether variants are compared at their own losses, and nothing is to be met."""
-    return criterion.kind == "error" and criterion.at_most is None
+def rank_trials(criterion: Criterion, found: Iterable[Trial]) -> list[Trial]:
+    """The trials found for the variants, best first: the smallest total, or, without a criterion to
+    meet, the least error."""
+    return sorted(
+        found, key=lambda trial: trial.mean if criterion.is_comparison else float(trial.total)
+    )
 
 
-def rank_outcomes(
-    criterion: Criterion, found: Mapping[str, TrialOutcome]
-) -> list[tuple[str, TrialOutcome]]:
-    """Outcomes of the variants, best first: the smallest total, or, without a criterion to meet,
-    the least error.
-    """
+def release_settings(run: RunDirectory, settings: TuneSettings, found: Sequence[Trial]) -> Path:
+    """Write the settings of the best trial to the release, ready to run; `found` has it first.
 
-    def rank(item: tuple[str, TrialOutcome]) -> float:
-        return item[1].mean if _is_comparison(criterion) else float(item[1].trial.total)
-
-    return sorted(found.items(), key=rank)
-
-
-def release_settings(
-    run: RunDirectory, settings: TuneSettings, found: Mapping[str, TrialOutcome]
-) -> Path:
-    """Write the settings of the best outcome to the release, ready to run.
-
-    With them: `variants.csv`, the outcome of each variant, the best one first, and `errors.csv`,
+    With them: `variants.csv`, the result of each variant, the best one first, and `errors.csv`,
     its errors by level, with standard errors over the replicates.
     """
-    best_first = rank_outcomes(settings.criterion, found)
-    variants = [
-        (name, float(outcome.trial.total), outcome.mean, outcome.standard_error)
-        for name, outcome in best_first
-    ]
-    errors = []
-    for name, outcome in best_first:
-        errors.append(_errors_of(run, settings, outcome.trial))
-        errors[-1].insert(0, "variant", name)
-    text = HEADER.format(criterion=settings.criterion.in_words)
-    text += dump_settings(settings_of(settings, best_first[0][1].trial))
-    run.unchecked_release.mkdir(exist_ok=True)
-    write_text(run.unchecked_release / SETTINGS, text)
     columns = ["variant", "total", "criterion", "standard_error"]
-    found_of_each = pd.DataFrame(variants, columns=columns)
-    write_text(run.unchecked_release / VARIANTS, found_of_each.to_csv(index=False))
-    write_text(run.unchecked_release / ERRORS, pd.concat(errors).to_csv(index=False))
+    variants = [(own.variant, float(own.total), own.mean, own.standard_error) for own in found]
+    errors = _errors_of_all(run, settings, found)
+    for name, own in errors.items():
+        own.insert(0, "variant", name)
+    best = settings_of(settings, found[0].variant, found[0].losses)
+    text = HEADER.format(criterion=settings.criterion.in_words) + dump_settings(best)
+    run.unchecked_release.mkdir(exist_ok=True)
+    for name, content in (
+        (SETTINGS, text),
+        (VARIANTS, pd.DataFrame(variants, columns=columns).to_csv(index=False)),
+        (ERRORS, pd.concat(errors.values()).to_csv(index=False)),
+    ):
+        write_text(run.unchecked_release / name, content)
     publish_release(run)
     return run.release / SETTINGS
 
 
 def write_tuning_report(
-    run: RunDirectory,
-    settings: TuneSettings,
-    outcomes: Sequence[TrialOutcome],
-    found: Mapping[str, TrialOutcome],
+    run: RunDirectory, settings: TuneSettings, trials: Sequence[Trial], found: Sequence[Trial]
 ) -> Path:
     """Write the report: all trials, the loss that each variant needs, and its accuracy then.
 
-    `found` has the best outcome of each variant that meets the criterion.
+    `found` has the best trial of each variant that meets the criterion, best first.
     """
-    found = dict(rank_outcomes(settings.criterion, found))
-    sections = [_winner_section(settings, found), _accuracy(run, settings, found)]
-    sections += [_trials(settings, outcomes), stages_section(run)]
+    results = Section("Results of the search", ("No variant meets the criterion within the grid.",))
+    sections = [results, _trials(settings, trials), stages_section(run)]
+    if found:
+        sections[:1] = [_winners(settings, found), _accuracy(run, settings, found)]
     document = Document(
         f"Search on {settings.privacy.dataset}",
         (
@@ -95,85 +78,69 @@ def write_tuning_report(
             f"{settings.search.method!r}, for {settings.criterion.universe} of "
             f"{settings.product}.",
         ),
-        tuple(section for section in sections if section is not None),
+        tuple(sections),
         f"{NOT_PRIVATE}: tuned on data that may be disclosed; for choosing settings only",
-        _front(settings.criterion, outcomes, found),
+        _front(settings.criterion, len(trials), found),
         provenance(run),
     )
     return write_page(run.report, document)
 
 
-def _front(
-    criterion: Criterion,
-    outcomes: Sequence[TrialOutcome],
-    found: Mapping[str, TrialOutcome],
-) -> FrontPage:
+def _front(criterion: Criterion, n_trials: int, found: Sequence[Trial]) -> FrontPage:
     """The best variant, the first of `found`; the objective, by variant: the least loss that meets
     the criterion or, at fixed losses, the criterion."""
-    panels, verdict = [], f"None of {len(outcomes)} trials meets the criterion."
+    panels, verdict = [], f"None of {n_trials} trials meets the criterion."
     if found:
-        best, of_best = next(iter(found.items()))
-        total = float(of_best.trial.total)
-        if _is_comparison(criterion):
+        best, total = found[0], float(found[0].total)
+        if criterion.is_comparison:
             verdict = (
-                f"Found: {best}, whose criterion is {of_best.mean:.4g} at a loss of {total:.4g}."
+                f"Found: {best.variant}, whose criterion is {best.mean:.4g} at a loss of "
+                f"{total:.4g}."
             )
             title, caption = "The criterion", "The criterion of each variant at its own loss."
-            label, values = "criterion", [outcome.mean for outcome in found.values()]
+            label, values = "criterion", {own.variant: own.mean for own in found}
         else:
-            verdict = f"Found: {best} meets the criterion with a total loss of {total:.4g}."
+            verdict = f"Found: {best.variant} meets the criterion with a total loss of {total:.4g}."
             title = "Least loss that meets the criterion"
             caption = "Smallest total loss with which each variant meets the criterion."
-            label = "total loss"
-            values = [float(outcome.trial.total) for outcome in found.values()]
-        of_variants = {label: dict(zip(found, values, strict=True))}
-        panels.append(Section(title, (bars(title, caption, of_variants, label),)))
+            label, values = "total loss", {own.variant: float(own.total) for own in found}
+        panels.append(Section(title, (bars(title, caption, {label: values}, label),)))
     links = (Link("Settings that were found", f"../release/{SETTINGS}"),) if found else ()
     return FrontPage(verdict, bool(found), "", tuple(panels), links)
 
 
-def _winner_section(settings: TuneSettings, found: Mapping[str, TrialOutcome]) -> Section:
-    if not found:
-        return Section(
-            "Results of the search", ("No variant meets the criterion within the grid.",)
+def _winners(settings: TuneSettings, found: Sequence[Trial]) -> Section:
+    searched, universe = settings.SEARCHED, settings.criterion.universe
+    rows, losses = list[Mapping[str, Cell]](), list[Mapping[str, Cell]]()
+    for own in found:
+        epsilon = searched.epsilon(settings_of(settings, own.variant, own.losses), universe)
+        rows.append(
+            {
+                "variant": own.variant,
+                "total": float(own.total),
+                "epsilon": epsilon if isinstance(epsilon, str) else f"{epsilon:.2f}",
+                "criterion": own.mean,
+                "standard error": _format_error(own.standard_error),
+            }
         )
-    universe = settings.criterion.universe
-    rows, losses = [], []
-    for name, outcome in found.items():
-        searched, spent = settings.SEARCHED, settings_of(settings, outcome.trial)
-        total, epsilon = float(outcome.trial.total), _epsilon(searched.epsilon(spent, universe))
-        rows.append((name, total, epsilon, outcome.mean, _plus_minus(outcome)))
         losses += [
-            (name, geolevel, str(loss), float(loss / outcome.trial.total))
-            for geolevel, loss in outcome.trial.losses.items()
+            {
+                "variant": own.variant,
+                "level": geolevel,
+                "loss": str(loss),
+                "share": float(loss / own.total),
+            }
+            for geolevel, loss in own.losses.items()
         ]
-    weights = tuple(
-        (name, query, float(weight))
-        for name, outcome in found.items()
-        for query, weight in outcome.trial.weights.items()
-        if weight != 1
-    )
-    changed: tuple[str | Table, ...] = ()
-    if weights:
-        changed = (
-            "Queries whose shares were changed, equally at every geolevel before they are scaled.",
-            Table(("variant", "query", "times"), weights),
-        )
     about = "The smallest total of each variant that meets the criterion, and its levels."
-    headers = ("variant", "total", "epsilon", "criterion", "standard error")
-    of_levels = Table(("variant", "level", "loss", "share"), tuple(losses), "share")
-    blocks = (about, Table(headers, tuple(rows), "criterion"), of_levels, *changed)
+    blocks = (about, Table.of(rows, "criterion"), Table.of(losses, "share"))
     return Section("Results of the search", blocks)
 
 
-def _accuracy(
-    run: RunDirectory, settings: TuneSettings, found: Mapping[str, TrialOutcome]
-) -> Section | None:
+def _accuracy(run: RunDirectory, settings: TuneSettings, found: Sequence[Trial]) -> Section:
     """Errors of each variant at its result, with their standard errors."""
-    if not found:
-        return None
-    errors = {name: _errors_of(run, settings, one.trial) for name, one in found.items()}
-    first = next(iter(errors.values()))
+    errors = _errors_of_all(run, settings, found)
+    first = errors[found[0].variant]
     shown = (
         "mean_absolute_error" if "mean_absolute_error" in first else settings.criterion.statistic
     )
@@ -187,13 +154,18 @@ KEYS = ["quantity", "level"]
 _SPREAD = ", s.e."
 
 
-def _errors_of(run: RunDirectory, settings: TuneSettings, trial: Trial) -> pd.DataFrame:
-    """`KEYS`, statistics of the criterion's universe averaged over the replicates of a trial, and
+def _errors_of_all(
+    run: RunDirectory, settings: TuneSettings, found: Sequence[Trial]
+) -> dict[str, pd.DataFrame]:
+    """By variant: `KEYS`, statistics of the criterion's universe averaged over the replicates, and
     their standard errors."""
-    errors = errors_of(run, trial.name, range(1, settings.search.replicates + 1))
-    errors = errors[errors["universe"] == settings.criterion.universe]
-    statistics = [name for name in errors if name not in ("universe", *KEYS, "seed")]
-    return mean_errors(errors, KEYS, statistics)
+    means = {}
+    for own in found:
+        errors = errors_of(run, own.name, range(1, settings.search.replicates + 1))
+        errors = errors[errors["universe"] == settings.criterion.universe]
+        statistics = [name for name in errors if name not in ("universe", *KEYS, "seed")]
+        means[own.variant] = mean_errors(errors, KEYS, statistics)
+    return means
 
 
 def side_by_side(errors: Mapping[str, pd.DataFrame], statistic: str) -> Table:
@@ -213,48 +185,32 @@ def side_by_side(errors: Mapping[str, pd.DataFrame], statistic: str) -> Table:
     return Table((*KEYS, *errors), tuple(rows))
 
 
-def _trials(settings: TuneSettings, outcomes: Sequence[TrialOutcome]) -> Section:
-    blocks: list[Figure | Table] = []
-    if settings.search.method == "total":
-        blocks.append(_trade_off(outcomes))
-    rows = tuple(
-        (
-            outcome.trial.variant,
-            _losses(outcome.trial),
-            outcome.mean,
-            _plus_minus(outcome),
-            "yes" if outcome.met else "no",
-        )
-        for outcome in outcomes
-    )
-    blocks.append(Table(("variant", "losses", "criterion", "standard error", "met"), rows, "met"))
-    return Section("Trials", tuple(blocks))
+def _trials(settings: TuneSettings, trials: Sequence[Trial]) -> Section:
+    """All trials; of a search for totals also the criterion against the total, by variant."""
+    rows = [
+        {
+            "variant": own.variant,
+            "losses": "; ".join(
+                f"{geolevel} {'exact' if loss == EXACT else f'{float(loss):.4g}'}"
+                for geolevel, loss in own.losses.items()
+            ),
+            "criterion": own.mean,
+            "standard error": _format_error(own.standard_error),
+            "met": "yes" if own.met else "no",
+        }
+        for own in trials
+    ]
+    table, title = Table.of(rows, "met"), "The criterion against the total loss"
+    if settings.search.method != "total":
+        return Section("Trials", (table,))
+    lines: dict[str, tuple[list[float], list[float]]] = {}
+    for own in sorted(trials, key=lambda trial: trial.total):
+        totals, criteria = lines.setdefault(own.variant, ([], []))
+        totals.append(float(own.total))
+        criteria.append(own.mean)
+    svg = line_chart(lines, title=title, x_label="total loss", y_label="criterion", log_x=True)
+    return Section("Trials", (Figure(svg, title), table))
 
 
-def _trade_off(outcomes: Sequence[TrialOutcome]) -> Figure:
-    """The criterion against the total, a line for each variant."""
-    lines: dict[str, list[tuple[float, float]]] = {}
-    for outcome in sorted(outcomes, key=lambda outcome: outcome.trial.total):
-        point = (float(outcome.trial.total), outcome.mean)
-        lines.setdefault(outcome.trial.variant, []).append(point)
-    title = "The criterion against the total loss"
-    drawn = {name: ([x for x, _ in line], [y for _, y in line]) for name, line in lines.items()}
-    svg = line_chart(drawn, title=title, x_label="total loss", y_label="criterion", log_x=True)
-    return Figure(svg, title)
-
-
-def _losses(trial: Trial) -> str:
-    shown = {
-        geolevel: "exact" if loss == EXACT else f"{float(loss):.4g}"
-        for geolevel, loss in trial.losses.items()
-    }
-    return "; ".join(f"{geolevel} {loss}" for geolevel, loss in shown.items())
-
-
-def _epsilon(value: float | str) -> str:
-    return value if isinstance(value, str) else f"{value:.2f}"
-
-
-def _plus_minus(outcome: TrialOutcome) -> str:
-    error = outcome.standard_error
-    return NONE if error != error else f"{error:.2g}"
+def _format_error(error: float) -> str:
+    return NONE if math.isnan(error) else f"{error:.2g}"

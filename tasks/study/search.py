@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeVar
 
@@ -75,31 +75,6 @@ def smallest(points: Sequence[Point], meets: Callable[[Point], bool]) -> int | N
     return bisect_left(points[:-1], True, key=meets)
 
 
-def search_weights(
-    names: Sequence[str],
-    step: Fraction,
-    rounds: int,
-    is_better: Callable[[Mapping[str, Fraction], Mapping[str, Fraction]], bool],
-) -> dict[str, Fraction]:
-    """Weights of names, all 1 at first, changed one at a time while that is better.
-
-    In each round every name's weight is multiplied by the step, or if that is not better divided by
-    it, as `is_better(new, old)` decides. The search ends with a round that changes nothing.
-    """
-    weights = dict.fromkeys(names, Fraction(1))
-    for _ in range(rounds):
-        has_changed = False
-        for name in names:
-            for factor in (step, 1 / step):
-                tried = weights | {name: weights[name] * factor}
-                if is_better(tried, weights):
-                    weights, has_changed = tried, True
-                    break
-        if not has_changed:
-            break
-    return weights
-
-
 def search_geolevels(
     geolevels: Sequence[str],
     grid: Sequence[Fraction],
@@ -142,16 +117,18 @@ def search_geolevels(
 
 @dataclass(frozen=True)
 class Trial:
-    """Settings of a trial, and their name.
+    """A choice of settings under some losses, and the result of its replicates.
 
-    losses : loss of each geolevel, root first.
-    weights : factors of the shares of queries, 1 where omitted.
+    name : of its folder. variant : name of the choice. losses : loss of each geolevel, root first.
+    mean, standard_error : of the criterion's value. met : whether the mean meets the criterion.
     """
 
     name: str
     variant: str
     losses: Losses
-    weights: Mapping[str, Fraction] = field(default_factory=dict)
+    mean: float
+    standard_error: float
+    met: bool
 
     @property
     def total(self) -> Fraction:
@@ -159,35 +136,17 @@ class Trial:
         return sum(self.losses.values(), Fraction(0))
 
 
-@dataclass(frozen=True)
-class TrialOutcome:
-    """Result of a trial's replicates: mean of the criterion's value and its standard error."""
-
-    trial: Trial
-    mean: float
-    standard_error: float
-    met: bool
-
-
-def settings_of(settings: TuneSettings, trial: Trial) -> ProductSettings:
-    """Return the settings of a trial: the choice of its name under its losses and weights."""
-    searched, universe = settings.SEARCHED, settings.criterion.universe
-    tried = searched.with_losses(settings.choices[trial.variant], universe, trial.losses)
-    return searched.with_weights(tried, universe, trial.weights) if trial.weights else tried
-
-
-def new_trial(
-    run: RunDirectory,
-    settings: TuneSettings,
-    variant: str,
-    losses: Losses,
-    weights: Mapping[str, Fraction],
-) -> Trial:
-    """A trial of a choice under some losses and weights, its settings written to its folder.
-
-    Only the universe of the criterion is measured. The same settings are the same trial.
-    """
+def settings_of(settings: TuneSettings, variant: str, losses: Losses) -> ProductSettings:
+    """The settings of a choice under some losses."""
     universe = settings.criterion.universe
-    tried = settings_of(settings, Trial("", variant, losses, weights))
-    name = write_trial(run, settings.SEARCHED.measuring_only(tried, universe))
-    return Trial(name, variant, losses, weights)
+    return settings.SEARCHED.with_losses(settings.choices[variant], universe, losses)
+
+
+def new_trial(run: RunDirectory, settings: TuneSettings, variant: str, losses: Losses) -> str:
+    """Write the settings of a choice under some losses to the folder of their trial, and return
+    its name; the same settings are the same trial.
+
+    Only the universe of the criterion is measured.
+    """
+    tried = settings_of(settings, variant, losses)
+    return write_trial(run, settings.SEARCHED.measuring_only(tried, settings.criterion.universe))

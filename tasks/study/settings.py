@@ -79,6 +79,11 @@ class Criterion(Section):
         return self
 
     @property
+    def is_comparison(self) -> bool:
+        """Whether variants are compared at their own losses, and nothing is to be met."""
+        return self.kind == "error" and self.at_most is None
+
+    @property
     def is_share(self) -> bool:
         """Whether larger values are better."""
         return self.kind == "redistricting"
@@ -112,10 +117,6 @@ class Criterion(Section):
             return value >= float(self.share)
         return self.at_most is None or value <= self.at_most
 
-    def is_better(self, value: float, other: float) -> bool:
-        """Whether one value of the criterion is better than another."""
-        return value > other if self.is_share else value < other
-
     @property
     def in_words(self) -> str:
         """The criterion as a clause."""
@@ -133,20 +134,14 @@ class Criterion(Section):
 class Search(Section):
     """How the smallest budget is searched for."""
 
-    method: Literal["fixed", "total", "geolevels", "queries"] = "total"
+    method: Literal["fixed", "total", "geolevels"] = "total"
     """fixed: every variant at its own budget. total: the smallest total at a variant's shares.
-    geolevels: a loss for each geolevel, from the root down, as in [TopDown2022]. queries: the
-    shares of queries that are best at the variant's own total, then the smallest total with them.
-    """
+    geolevels: a loss for each geolevel, from the root down, as in [TopDown2022]."""
     estimators: tuple[str, ...] = ()
     """Estimators to try with each variant; if omitted, its own."""
-    bypass: tuple[bool, ...] = ()
-    """Whether geounits are bypassed: one or both; if omitted, the variant's choice."""
     strategies: tuple[str, ...] = ()
     """Query strategies to try with each variant: own, uniform, size, size_squared,
     inverse_size_squared; if omitted, own."""
-    rounds: int = Field(default=2, ge=1)
-    """For queries: how often every query's share is tried larger and smaller."""
     replicates: int = Field(
         default=3,
         ge=1,
@@ -190,18 +185,14 @@ class TuneSettings(ProductSettings):
 
     @cached_property
     def choices(self) -> Mapping[str, Any]:
-        """Compared choices: each variant with every estimator, bypass and strategy named, all under
+        """Compared choices: each variant with every estimator and strategy named, all under
         the variant's guarantee."""
-        search, universe = self.search, self.criterion.universe
+        universe = self.criterion.universe
         return {
             f"{name}{kind}": self.SEARCHED.guaranteeing(variant, made, universe)
             for name, variant in self.variants.items()
             for kind, made in self.SEARCHED.variations(
-                variant,
-                universe,
-                estimators=search.estimators,
-                bypass=search.bypass,
-                strategies=search.strategies,
+                variant, universe, self.search.estimators, self.search.strategies
             ).items()
         }
 
@@ -256,12 +247,11 @@ class TuneSettings(ProductSettings):
         searched, universe = self.SEARCHED, self.criterion.universe
         if search.method not in searched.methods:
             refuse(f"search.method must be one of {', '.join(searched.methods)} for {self.product}")
-        if self.criterion.kind == "error" and self.criterion.at_most is None:
-            if search.method != "fixed":
-                refuse(
-                    "criterion.at_most is missing: the largest error that will do; without it "
-                    'only search.method = "fixed" finds anything, the best of the variants'
-                )
+        if self.criterion.is_comparison and search.method != "fixed":
+            refuse(
+                "criterion.at_most is missing: the largest error that will do; without it "
+                'only search.method = "fixed" finds anything, the best of the variants'
+            )
         first = next(iter(self.variants.values()))
         for name, variant in self.variants.items():
             where = f"variants.{name}"
@@ -300,7 +290,6 @@ class TuneSettings(ProductSettings):
         refuse_idle(self.criterion, table_of(own, "criterion"), "criterion", criterion, refuse)
         is_searched = (self.search.method != "fixed", "a search for budgets")
         grid = dict.fromkeys(("lowest", "highest", "step"), is_searched)
-        grid["rounds"] = (self.search.method == "queries", 'search.method = "queries"')
         refuse_idle(self.search, table_of(own, "search"), "search", grid, refuse)
         for name, variant in self.variants.items():
             place = ("variants", name) if "variants" in own else (product,)

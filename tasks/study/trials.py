@@ -66,7 +66,7 @@ class Figures:
 class SearchedProduct(ABC):
     """A product whose runs can be replicated; the `settings` of its methods are of its model.
 
-    By default a product has one universe, without queries to weigh; its settings promise nothing
+    By default a product has one universe; its settings promise nothing
     but their total; and every replicate is a whole run, which reads its input.
 
     Its settings have a field `input`, and `privacy` and `run` as every product's do. An instance is
@@ -105,30 +105,13 @@ class SearchedProduct(ABC):
         promise nothing but their total."""
         return None
 
-    def queries(self, settings: Any, universe: str) -> tuple[str, ...]:
-        """The measured queries of a universe."""
-        return ()
-
-    def with_weights(self, settings: Any, universe: str, weights: Mapping[str, Fraction]) -> Any:
-        """Settings with the shares of queries multiplied, and scaled to 1 again."""
-        return settings
-
     def variations(
-        self,
-        settings: Any,
-        universe: str,
-        *,
-        estimators: Sequence[str],
-        bypass: Sequence[bool],
-        strategies: Sequence[str],
+        self, settings: Any, universe: str, estimators: Sequence[str], strategies: Sequence[str]
     ) -> Mapping[str, Any]:
-        """Settings under each estimator, bypass and query strategy that a search names, by the
-        suffix of the variant's name; raises ValueError for unknown names."""
-        if estimators or bypass or strategies:
-            raise ValueError(
-                "tries estimators, bypass or strategies, which belong to topdown; write a variant "
-                "for each alternative"
-            )
+        """Settings under each estimator and query strategy that a search names, by the suffix of
+        the variant's name; raises ValueError for unknown names."""
+        if estimators or strategies:
+            raise ValueError("tries estimators or strategies, which belong to topdown")
         return {"": settings}
 
     def measuring_only(self, settings: Any, universe: str) -> Any:

@@ -8,7 +8,7 @@ Interface of topdown for a comparison of protection methods: people, areas, rele
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -26,7 +26,7 @@ from ..census.counting import People
 from ..census.declarations import TableDeclaration
 from ..census.histograms import write_histogram
 from ..census.invariants import read_geography
-from ..census.queries import marginal_query, spelt_like
+from ..census.queries import marginal_query
 from ..census.schema import Schema
 from ..noise.distributions import DISCRETE_LAPLACE
 from ..runs.directory import RunDirectory
@@ -85,7 +85,7 @@ class TopdownTrials(SearchedProduct):
     """Trials of topdown settings, on data that are not confidential."""
 
     settings: type[TopdownSettings] = TopdownSettings
-    methods: tuple[str, ...] = ("fixed", "total", "geolevels", "queries")
+    methods: tuple[str, ...] = ("fixed", "total", "geolevels")
 
     def universes(self, settings: TopdownSettings) -> tuple[str, ...]:
         """The universes that the settings measure."""
@@ -132,58 +132,32 @@ class TopdownTrials(SearchedProduct):
         guarantee, budget = settings.budget[universe].guarantee, settings.budget_of(universe)
         return None if guarantee is None or budget.infinite else exact_rho(budget, *guarantee)
 
-    def queries(self, settings: TopdownSettings, universe: str) -> tuple[str, ...]:
-        """The measured queries of a universe, over all geolevels."""
-        return settings.budget_of(universe).queries
-
-    def with_weights(
-        self, settings: TopdownSettings, universe: str, weights: Mapping[str, Fraction]
-    ) -> TopdownSettings:
-        """The settings with every geolevel's query shares multiplied, and scaled to 1 again."""
-
-        def weighted(shares: Mapping[str, Fraction]) -> dict[str, Fraction]:
-            of_name = {name: weights.get(spelt_like(name, weights), 1) for name in shares}
-            return rescale_weights({name: shares[name] * of_name[name] for name in shares})
-
-        return _with_queries(settings, universe, weighted)
-
     def variations(
         self,
         settings: TopdownSettings,
         universe: str,
-        *,
         estimators: Sequence[str],
-        bypass: Sequence[bool],
         strategies: Sequence[str],
     ) -> dict[str, TopdownSettings]:
-        """The settings under each estimator, bypass and query strategy that a search names.
+        """The settings under each estimator and query strategy that a search names.
 
         Raises ValueError for unknown names.
         """
-        unknown = [name for name in estimators if name not in ESTIMATORS]
-        unknown += [name for name in strategies if name not in (OWN, *STRATEGIES)]
-        if unknown:
-            known = ", ".join((*ESTIMATORS, OWN, *STRATEGIES))
-            raise ValueError(f"names {unknown[0]!r}; there are {known}")
-        chosen = (
-            {
-                settings.in_words(name): partial(with_estimator, estimator=name)
-                for name in estimators
-            },
-            {f"bypass {'on' if on else 'off'}": partial(_with_bypass, is_on=on) for on in bypass},
-            {
-                name.replace("_", " "): partial(_with_strategy, universe=universe, name=name)
-                for name in strategies
-            },
-        )
+        known = (*ESTIMATORS, OWN, *STRATEGIES)
+        for name in (*estimators, *strategies):
+            if name not in (ESTIMATORS if name in estimators else known[len(ESTIMATORS) :]):
+                raise ValueError(f"names {name!r}; there are {', '.join(known)}")
         found = {"": settings}
-        for changes in filter(None, chosen):
+        if estimators:
             found = {
-                f"{key}, {words}": change(made)
-                for key, made in found.items()
-                for words, change in changes.items()
+                f", {settings.in_words(name)}": with_estimator(settings, name)
+                for name in estimators
             }
-        return found
+        return {
+            f"{key}, {name.replace('_', ' ')}": _with_strategy(made, universe, name)
+            for key, made in found.items()
+            for name in strategies
+        } or found
 
     def measuring_only(self, settings: TopdownSettings, universe: str) -> TopdownSettings:
         """The settings with one universe, after the universes that constrain it."""
@@ -231,10 +205,6 @@ def off_spine_levels(census: Census) -> tuple[str, ...]:
     return tuple(dict.fromkeys(level for level in levels if level not in census.geolevels))
 
 
-def _with_bypass(settings: TopdownSettings, is_on: bool) -> TopdownSettings:
-    return settings.with_section("geography", bypass=is_on)
-
-
 def _with_strategy(settings: TopdownSettings, universe: str, name: str) -> TopdownSettings:
     if name == OWN:
         return settings
@@ -243,16 +213,8 @@ def _with_strategy(settings: TopdownSettings, universe: str, name: str) -> Topdo
     def split(shares: Mapping[str, Fraction]) -> dict[str, Fraction]:
         return strategy_shares(schema, [query for query in shares if shares[query]], name)
 
-    return _with_queries(settings, universe, split)
-
-
-def _with_queries(
-    settings: TopdownSettings,
-    universe: str,
-    changed: Callable[[Mapping[str, Fraction]], dict[str, Fraction]],
-) -> TopdownSettings:
     queries = settings.budget[universe].queries
-    return settings.with_budget(universe, queries={n: changed(s) for n, s in queries.items()})
+    return settings.with_budget(universe, queries={n: split(s) for n, s in queries.items()})
 
 
 TRIALS = TopdownTrials()
@@ -267,11 +229,6 @@ def strategy_shares(schema: Schema, queries: Iterable[str], strategy: str) -> di
     """
     power = STRATEGIES[strategy]
     weights = {name: Fraction(marginal_query(schema, name).n_rows) ** power for name in queries}
-    return rescale_weights(weights)
-
-
-def rescale_weights(weights: Mapping[str, Fraction]) -> dict[str, Fraction]:
-    """Positive weights as shares that add to exactly 1."""
     whole = sum(weights.values(), Fraction(0))
     return {name: weight / whole for name, weight in weights.items()}
 

@@ -105,8 +105,7 @@ def needed_split(plan: Plan, wanted: Mapping[str, int]) -> str | None:
         listed = ", ".join(f'"{shares[level]}"' for level in plan.levels)
         return f"mechanism.shares = [{listed}]"
 
-    margins = {errors.level_of(own, "--target"): margin for own, margin in wanted.items()}
-    return errors.smallest_budget(margins, plan.level_budget.shares, setting)
+    return errors.smallest_budget(wanted, plan.level_budget.shares, setting)
 
 
 def level_errors(plan: Plan) -> LevelErrors | None:

@@ -21,12 +21,9 @@ class TripsDesignSettings(TripsSettings):
     design: LevelDesign
 
     def refuse_invalid(self, refuse: Refuse) -> None:
-        """Refuse settings that the product and the design cannot have, and noise that gives no
-        protection."""
+        """Refuse settings that the product and the design cannot have."""
         super().refuse_invalid(refuse)
-        self.design.refuse_invalid(refuse)
-        if self.privacy.infinite:
-            refuse("privacy.infinite leaves no noise to design; remove it, or the section design")
+        self.design.refuse_invalid(self.privacy.infinite, refuse)
 
 
 def optimize_shares(settings: TripsDesignSettings) -> tuple[DesignedLevels, TripsSettings]:

@@ -6,6 +6,7 @@ import json
 import shutil
 import tomllib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from spineflow.flows.replicates import AnyTuneSettings
 from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.study.search import Trial, TrialOutcome, loss_grid, settings_of
+from spineflow.tasks.study.search import Trial, loss_grid, settings_of
 from spineflow.tasks.topdown.trials import TopdownTrials
 from spineflow.tasks.topdown.workload.budget import Budget
 from spineflow.tasks.topdown.workload.exact_loss import exact_epsilon
@@ -155,15 +156,16 @@ def candidates(folder: Path, county: Path, monkeypatch, meets, **search: str) ->
     settings = load_settings(AnyTuneSettings, file, presets=PRESETS).resolved()
     tried = []
 
-    def outcome(_self, variant, losses, weights=None) -> TrialOutcome:
-        trial = Trial("", variant, losses, dict(weights or {}))
-        tried.append(settings_of(settings, trial).budget_of("units"))
-        return TrialOutcome(trial, float(trial.total), 0.0, meets(trial))
+    def outcome(_self, variant, losses) -> Trial:
+        trial = Trial("", variant, losses, 0.0, 0.0, False)
+        tried.append(settings_of(settings, variant, losses).budget_of("units"))
+        return replace(trial, mean=float(trial.total), met=meets(trial))
 
     monkeypatch.setattr(tune._Search, "tried", outcome)
     search_of = tune._Search(RunDirectory(folder), settings)
     found = [search_of.best_of(variant) for variant in settings.choices]
-    return [*tried, *(settings_of(settings, own.trial).budget_of("units") for own in found if own)]
+    spent = (settings_of(settings, own.variant, own.losses) for own in found if own)
+    return [*tried, *(own.budget_of("units") for own in spent)]
 
 
 def searched_for(
@@ -172,15 +174,14 @@ def searched_for(
     monkeypatch: pytest.MonkeyPatch,
     value: Callable[[Trial], float],
     **search: str,
-) -> TrialOutcome | None:
+) -> Trial | None:
     """What a search finds for a criterion of at most 20, whose value a trial tells at once."""
     file = write_settings(folder, county, **search)
     settings = load_settings(AnyTuneSettings, file, presets=PRESETS).resolved()
 
-    def outcome(_self, variant, losses, weights=None) -> TrialOutcome:
-        changed = {name: weight for name, weight in (weights or {}).items() if weight != 1}
-        trial = Trial("", variant, losses, changed)
-        return TrialOutcome(trial, value(trial), 0.0, value(trial) <= 20)
+    def outcome(_self, variant, losses) -> Trial:
+        trial = Trial("", variant, losses, 0.0, 0.0, False)
+        return replace(trial, mean=value(trial), met=value(trial) <= 20)
 
     monkeypatch.setattr(tune._Search, "tried", outcome)
     (variant,) = settings.choices
@@ -200,8 +201,8 @@ def test_every_geolevel_gets_the_least_loss_that_it_needs(
     )
     assert found is not None
     grid = loss_grid(LOWEST, HIGHEST, STEP)
-    least = {name: next(x for x in grid if x >= needed.get(name, 0)) for name in found.trial.losses}
-    assert found.trial.losses == least and len(least) == 6
+    least = {name: next(x for x in grid if x >= needed.get(name, 0)) for name in found.losses}
+    assert found.losses == least and len(least) == 6
 
 
 @pytest.mark.parametrize(("most", "is_found"), [(5, True), (4, False), (None, True)])
@@ -220,9 +221,7 @@ def test_no_search_goes_beyond_the_largest_total(
     )
     grid = loss_grid(LOWEST, HIGHEST, STEP)
     on_grid = next(loss for loss in grid if loss >= 5)
-    assert (None if found is None else found.trial.total) == (
-        (limit or on_grid) if is_found else None
-    )
+    assert (None if found is None else found.total) == ((limit or on_grid) if is_found else None)
     least = next(loss for loss in grid if loss >= Fraction(1, 2))
     assert 3 < 6 * least < 4
     limit = None if most is None else Fraction(most - 1)

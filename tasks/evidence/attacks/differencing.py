@@ -20,9 +20,10 @@ from itertools import combinations
 import numpy as np
 from scipy import sparse
 
+from ...census.queries import incidence
 from ..tables import RequestedTable
-from .release import Release, Row
-from .systems import UNBOUNDED, TableSystem
+from .reconstruction import UNBOUNDED, TableSystem
+from .release import Release, Row, figures
 
 
 @dataclass(frozen=True)
@@ -96,69 +97,52 @@ def differences(zoning: Zonings, *, largest_group: int = 2) -> Differences:
     that share a zone of the other. The cover of a group is every zone of the other zoning that it
     touches, its part every zone of the other that is within it. With 1, groups are single zones.
     """
-    rows: dict[bytes, tuple[dict[int, int], dict[int, int], np.ndarray]] = {}
-    for swapped in (False, True):
-        overlap = sparse.csr_array(zoning.overlap.T) if swapped else zoning.overlap
-        for group, others, sign, atoms in _slivers(overlap, largest_group):
-            signs = dict.fromkeys(group, sign), dict.fromkeys(others, -sign)
-            key = atoms.tobytes()
-            rows.setdefault(key, (*(signs[::-1] if swapped else signs), atoms))
-    shape = zoning.overlap.shape
-    return Differences(
-        _signs([first for first, _, _ in rows.values()], shape[0]),
-        _signs([second for _, second, _ in rows.values()], shape[1]),
-        _signs([dict.fromkeys(atoms.tolist(), 1) for _, _, atoms in rows.values()], zoning.n_atoms),
+    pairs = zoning.overlap.tocoo()
+    order = np.argsort(pairs.data)
+    # (zones, atoms) 0/1, and the zones of either zoning that share an atom.
+    of_atoms = [incidence(own[order], n) for own, n in zip(pairs.coords, pairs.shape, strict=True)]
+    found = []
+    for side, (own, other) in enumerate((of_atoms, of_atoms[::-1])):
+        touch = sparse.csr_array(own @ other.T)
+        groups = _connected_groups(touch, largest_group)
+        touched = sparse.csr_array(groups @ touch)
+        cover, part = (touched > 0).astype(np.int64), touched.copy()
+        part.data = (part.data == touch.sum(axis=0)[part.indices]).astype(np.int64)
+        for others, sign in ((cover, -1), (part, 1)):
+            atoms = sparse.csr_array(sign * (groups @ own - others @ other))
+            used = np.asarray((atoms.sum(axis=1) > 0) & (others.sum(axis=1) > 0))
+            signs = sign * groups[used], -sign * others[used]
+            found.append((*(signs[::-1] if side else signs), atoms[used]))
+    first, second, atoms = (
+        sparse.csr_array(sparse.vstack(parts)) for parts in zip(*found, strict=True)
     )
+    atoms.eliminate_zeros()
+    atoms.sort_indices()
+    rows = np.split(atoms.indices, atoms.indptr[1:-1])
+    numbers = {row.tobytes(): number for number, row in reversed([*enumerate(rows)])}
+    return Differences(first, second, atoms).among(np.array([*numbers.values()]))
 
 
-def _signs(rows: list[dict[int, int]], n_columns: int) -> sparse.csr_array:
-    """A matrix with a row of signs for every dictionary."""
-    row = np.repeat(np.arange(len(rows)), [len(part) for part in rows])
-    column = np.array([key for part in rows for key in part], dtype=np.int64)
-    sign = np.array([value for part in rows for value in part.values()], dtype=np.int64)
-    return sparse.csr_array((sign, (row, column)), shape=(len(rows), n_columns))
-
-
-def _slivers(
-    overlap: sparse.csr_array, largest_group: int
-) -> Iterator[tuple[list[int], list[int], int, np.ndarray]]:
-    """Groups of zones, zones of the other side, the group's sign, and the atoms between them."""
-    other = sparse.csc_array(overlap)
-    (touched, by_zone), (touching, by_other) = (
-        [np.split(part, by.indptr[1:-1]) for part in (by.indices, by.data - 1)]
-        for by in (overlap, other)
-    )
-    for group in _groups(touched, touching, largest_group):
-        members = set(group)
-        cover = sorted({int(zone) for member in group for zone in touched[member]})
-        part = [zone for zone in cover if members.issuperset(touching[zone].tolist())]
-        own = np.unique(np.concatenate([by_zone[member] for member in group]))
-        covered = np.unique(np.concatenate([by_other[zone] for zone in cover]))
-        if len(covered) > len(own):
-            yield group, cover, -1, np.setdiff1d(covered, own)
-        if part:
-            within = np.unique(np.concatenate([by_other[zone] for zone in part]))
-            if len(within) < len(own):
-                yield group, part, 1, np.setdiff1d(own, within)
-
-
-def _groups(
-    touched: list[np.ndarray], touching: list[np.ndarray], largest: int
-) -> Iterator[list[int]]:
-    """Connected sets of zones, each once, in order of size."""
-    level: set[tuple[int, ...]] = {(zone,) for zone in range(len(touched)) if len(touched[zone])}
-    for size in range(1, largest + 1):
-        for group in sorted(level):
-            yield list(group)
-        if size < largest:
-            level = {
-                tuple(sorted({*group, int(neighbour)}))
-                for group in level
-                for member in group
-                for zone in touched[member]
-                for neighbour in touching[zone]
-                if int(neighbour) not in group
-            }
+def _connected_groups(touch: sparse.csr_array, largest: int) -> sparse.csr_array:
+    """(groups, zones) 0/1: connected sets of at most so many zones, each once, by the zones of the
+    other zoning that each touches."""
+    near = sparse.csr_array(touch @ touch.T)
+    neighbours = [own.tolist() for own in np.split(near.indices, near.indptr[1:-1])]
+    level = {(zone,) for zone in np.flatnonzero(np.diff(touch.indptr)).tolist()}
+    found = sorted(level)
+    for _ in range(1, largest):
+        level = {
+            tuple(sorted({*group, zone}))
+            for group in level
+            for member in group
+            for zone in neighbours[member]
+            if zone not in group
+        }
+        found += sorted(level)
+    row = np.repeat(np.arange(len(found)), [len(group) for group in found])
+    column = np.concatenate([np.array(group, dtype=np.int64) for group in found])
+    shape = len(found), touch.shape[0]
+    return sparse.csr_array((np.ones(len(row), dtype=np.int64), (row, column)), shape=shape)
 
 
 @dataclass(frozen=True)
@@ -246,9 +230,7 @@ def difference(release: Release) -> Iterator[Row]:
                 ("proven by bounds to be below", graded.shown_small, 0.0),
             ):
                 if graded.slivers:
-                    yield level, f"{DIFFERENCING}: {shown}", group, share
-                    if guess is not None:
-                        yield level, f"baseline of {DIFFERENCING}: {shown}", group, guess
+                    yield from figures(level, f"{DIFFERENCING}: {shown}", group, share, guess)
 
 
 def _pairs(release: Release) -> Iterator[tuple[RequestedTable, RequestedTable]]:
@@ -297,20 +279,17 @@ def average(release: Release) -> Iterator[Row]:
     level = release.smallest.level
     truth, own = release.true_values()[is_whole].astype(np.int64), published[is_whole]
     counts = np.maximum(np.rint(least_squares(release.system, own)), 0)
-    by_class = {
-        "by all tables": recovery_by_class(counts, truth),
-        "as published": recovery_by_class(np.rint(own), truth),
-    }
-    for how, classes in by_class.items():
+    for how, estimates in (("by all tables", counts), ("as published", np.rint(own))):
+        measure = f"{AVERAGING}: counts found exactly, {how}"
         # Zeros last: most counts are zero, and an attacker has no interest in them.
-        for group, (n, share) in sorted(classes.items(), key=lambda item: item[0] == "0"):
-            if n:
-                yield level, f"{AVERAGING}: counts found exactly, {how}", group, share
-    for group, (n, _) in by_class["as published"].items():
-        if n:
-            # A guesser without the release takes every count for 0, as most are.
-            measure = f"baseline of {AVERAGING}: counts found exactly, by all tables"
-            yield level, measure, group, 1.0 if group == "0" else 0.0
+        for group in (*list(COUNT_CLASSES)[1:], "0"):
+            least, greatest = COUNT_CLASSES[group]
+            inside = (truth >= least) & (truth <= greatest)
+            if inside.any():
+                share = float((estimates == truth)[inside].mean())
+                # A guesser without the release takes every count for 0, as most are.
+                guess = float(group == "0") if how == "by all tables" else None
+                yield from figures(level, measure, group, share, guess)
 
 
 def least_squares(system: TableSystem, published: np.ndarray) -> np.ndarray:
@@ -323,16 +302,3 @@ def least_squares(system: TableSystem, published: np.ndarray) -> np.ndarray:
     gram = (matrix @ matrix.T).toarray()
     gain = gram @ np.linalg.pinv(gram, rcond=1e-10, hermitian=True)
     return np.asarray(published, dtype=float) @ gain.T
-
-
-def recovery_by_class(estimates: np.ndarray, truth: np.ndarray) -> dict[str, tuple[int, float]]:
-    """Cells and the share of them recovered exactly, by the class of their true count.
-
-    A NaN is not recovered; the share of a class without cells is NaN.
-    """
-    shares = {}
-    right = np.asarray(estimates) == truth
-    for name, (least, greatest) in COUNT_CLASSES.items():
-        inside = (truth >= least) & (truth <= greatest)
-        shares[name] = (int(inside.sum()), float(right[inside].mean()) if inside.any() else np.nan)
-    return shares

@@ -22,9 +22,17 @@ from scipy import sparse
 
 from ...solvers.highs import LinearProgram
 from ..settings import CellKeys, Method, Rounding
-from .reconstruction import EFFORT, BlockStatus, Effort, Reconstruction, finite
+from .reconstruction import (
+    EFFORT,
+    UNBOUNDED,
+    BlockStatus,
+    Effort,
+    Reconstruction,
+    TableSystem,
+    finite,
+    tighten,
+)
 from .release import Release
-from .systems import UNBOUNDED, TableSystem, tighten
 
 Figure = tuple[float, ...]
 """Published values of a row, such as a value and its bounds."""

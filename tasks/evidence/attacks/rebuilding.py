@@ -35,7 +35,7 @@ from .reconstruction import (
     concatenate_reconstructions,
     reconstruct,
 )
-from .release import SIZES, Release, Row
+from .release import SIZES, Release, Row, figures
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,8 @@ def grade_reconstruction(release: Release, pieces: Sequence[Rebuilt]) -> Iterato
         np.repeat(part, people.count) for part in (people.block, people.cell)
     )
     key, rebuilt_key = at * n_kinds + kind, rebuilt_at * n_kinds + rebuilt_kind
-    for group, inside in _split_by_size(persons):
+    for group, least, greatest in ((ALL, 0, persons.max(initial=0)), *SIZES):
+        inside = (persons >= least) & (persons <= greatest)
         if (chosen := inside & (persons > 0)).any():
             share = agreement(key[inside[at]], rebuilt_key[inside[rebuilt_at]], seed=seed)
             yield level, f"{NAME}: agreement", group, share
@@ -241,12 +242,6 @@ def _can_differ(found: Reconstruction) -> tuple[float, float, float]:
     return high, low, high
 
 
-def _split_by_size(persons: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
-    yield ALL, np.ones(len(persons), dtype=bool)
-    for label, least, greatest in SIZES:
-        yield label, (persons >= least) & (persons <= greatest)
-
-
 def _grade_reidentification(
     release: Release, unique: np.ndarray, rebuilt_at: np.ndarray, rebuilt_kind: np.ndarray
 ) -> Iterator[Row]:
@@ -271,24 +266,18 @@ def _grade_reidentification(
         "unique, not of the most common kind": ~modal & is_unique(key),
         "the same in areas with one solution": ~modal & is_unique(key) & unique[at],
     }
-    yield from _rates(level, "", guesses, groups)
     # A guess without the release: from the composition of the area without the person.
     mode, proportional = guess_from_blocks(at, feature, counts, areas)
-    fixed = {name: group for name, group in groups.items() if "one solution" not in name}
-    yield from _rates(level, "baseline of ", mode, fixed)
-    for name, group in fixed.items():
-        measure = f"{NAME}: precision of a proportional guess"
-        yield level, measure, name, proportional.precision(group)
-
-
-def _rates(
-    level: str, before: str, guesses: Guesses, groups: dict[str, np.ndarray]
-) -> Iterator[Row]:
     for name, group in groups.items():
-        yield level, f"{before}{NAME}: precision of who is who", name, guesses.precision(group)
-        yield level, f"{before}{NAME}: recall of who is who", name, guesses.recall(group)
-        if not before:
-            yield level, f"{NAME}: people", name, float(group.sum())
+        has_baseline = "one solution" not in name
+        for what in ("precision", "recall"):
+            rate, guess = (getattr(own, what)(group) for own in (guesses, mode))
+            measure = f"{NAME}: {what} of who is who"
+            yield from figures(level, measure, name, rate, guess if has_baseline else None)
+        yield level, f"{NAME}: people", name, float(group.sum())
+        if has_baseline:
+            measure = f"{NAME}: precision of a proportional guess"
+            yield level, measure, name, proportional.precision(group)
 
 
 def _compositions(

@@ -2,20 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
+from scipy.stats import beta
 
 from ..ingest import Draw
 from ..methods.publish import generator_of
 from ..settings import Comparison, Method
 from ..tables import Places, Population, RequestedTable, Tables
-from .systems import UNBOUNDED, TableSystem, system_of_tables
+from .reconstruction import UNBOUNDED, TableSystem, system_of_tables
 
 Row = tuple[str, str, str, float] | tuple[str, str, str, float, float, float]
 """Level, measure, group, value, and bounds of the value where it is a share that was measured."""
+
+
+class Rate(NamedTuple):
+    """A measured share with its Clopper-Pearson interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def clopper_pearson(successes: int, trials: int, alpha: float = 0.05) -> Rate:
+    """The share of successes, and bounds that each fail with chance alpha / 2 at most.
+
+    Without trials the share is NaN and the interval everything.
+    """
+    if trials == 0:
+        return Rate(float("nan"), 0.0, 1.0)
+    low = beta.ppf(alpha / 2, successes, trials - successes + 1) if successes else 0.0
+    failures = trials - successes
+    high = beta.isf(alpha / 2, successes + 1, failures) if failures else 1.0
+    return Rate(successes / trials, float(low), float(high))
+
+
+def figures(
+    level: str, measure: str, group: str, value: Rate | float, baseline: Rate | float | None = None
+) -> Iterator[Row]:
+    """A figure of an attack, and the baseline: that of a guesser without the release."""
+    for name, figure in ((measure, value), (f"baseline of {measure}", baseline)):
+        if isinstance(figure, Rate):
+            yield level, name, group, *figure
+        elif figure is not None:
+            yield level, name, group, figure
+
 
 SIZES: Sequence[tuple[str, int, int]] = (
     ("1-9 persons", 1, 9),

@@ -54,11 +54,8 @@ def accuracy(
     levels = list(dict.fromkeys(table.places.level for table in population.tables))
     for level in levels:
         tables = [table for table in population.tables if table.places.level == level]
-        truth = np.concatenate([population.truth[table.key].ravel() for table in tables])
-        value = np.concatenate([published[table.key].value.ravel() for table in tables])
         for measure, group, figure in (
-            *_count_errors(truth, value),
-            *_errors_by_share(population, published, tables),
+            *_count_errors(population, published, tables),
             *_far_off(population, published, tables),
         ):
             yield level, measure, group, figure
@@ -66,46 +63,40 @@ def accuracy(
         yield level, "largest gap between areas and their sum", ALL, gap
 
 
-def _count_errors(truth: np.ndarray, value: np.ndarray) -> Iterator[tuple[str, str, float]]:
-    is_shown = ~np.isnan(value)
-    error = np.abs(value - truth)
+def _count_errors(
+    population: Population, published: Tables, tables: Sequence[RequestedTable]
+) -> Iterator[tuple[str, str, float]]:
+    """Errors by class of the true count, and mean signed errors by its share of all that its table
+    counts in the area, zeros among the small shares: methods that move people towards the mean of
+    areas, or that lift small counts and lower large ones, show here. Areas for which a table counts
+    no persons have no shares, and neither have tables of one number.
+    """
+    of_tables = []
+    for table in tables:
+        truth = population.truth[table.key]
+        total = truth.sum(axis=1, keepdims=True)
+        share = np.where((total > 0) & (truth.shape[1] > 1), truth / np.maximum(total, 1), np.nan)
+        of_tables.append([part.ravel() for part in (truth, published[table.key].value, share)])
+    truth, value, share = (np.concatenate(parts) for parts in zip(*of_tables, strict=True))
+    is_shown, signed = ~np.isnan(value), value - truth
     groups = [(label, (truth >= low) & (truth <= high)) for label, low, high in CLASSES]
     for label, inside in [(ALL, np.ones(len(truth), dtype=bool)), *groups]:
-        own = error[inside & is_shown]
+        own = signed[inside & is_shown]
         yield "counts", label, float(inside.sum())
         if len(own):
-            yield "mean absolute error", label, float(own.mean())
-            yield "99th percentile of error", label, float(np.quantile(own, 0.99))
-            signed = (value - truth)[inside & is_shown]
-            yield "mean error", label, float(signed.mean())
+            yield "mean absolute error", label, float(np.abs(own).mean())
+            yield "99th percentile of error", label, float(np.quantile(np.abs(own), 0.99))
+            yield "mean error", label, float(own.mean())
         if inside.any():
             yield "withheld", label, float(1 - is_shown[inside].mean())
     if (positive := truth > 0).any():
         yield "false zeros", ALL, float((value[positive & is_shown] == 0).sum() / positive.sum())
     if (zero := truth == 0).any():
         yield "false positives", ALL, float((value[zero & is_shown] > 0).sum() / zero.sum())
-
-
-def _errors_by_share(
-    population: Population, published: Tables, tables: Sequence[RequestedTable]
-) -> Iterator[tuple[str, str, float]]:
-    """Mean signed errors of small and large groups, zeros among the small: methods that move people
-    towards the mean of areas, or that lift small counts and lower large ones, show here. Areas for
-    which a table counts no persons are excluded, and so are tables of one number.
-    """
-    shares, errors = [np.zeros(0)], [np.zeros(0)]
-    for table in tables:
-        truth = population.truth[table.key]
-        total = truth.sum(axis=1, keepdims=True)
-        error = published[table.key].value - truth
-        used = (total > 0) & ~np.isnan(error) & (truth.shape[1] > 1)
-        shares.append((truth / np.maximum(total, 1))[used])
-        errors.append(error[used])
-    share, error = np.concatenate(shares), np.concatenate(errors)
     for label, least, above in SHARES:
-        inside = (share >= least) & (share < above)
-        if inside.any():
-            yield "mean error", label, float(error[inside].mean())
+        own = signed[(share >= least) & (share < above) & is_shown]
+        if len(own):
+            yield "mean error", label, float(own.mean())
 
 
 def _far_off(

@@ -25,7 +25,6 @@ from ..settings import (
     DifferentialPrivacy,
     EvidenceSettings,
     Method,
-    NoProtection,
     Rounding,
     Suppression,
     Swapping,
@@ -65,56 +64,60 @@ def publish(
     """
     if isinstance(method, Suppression) and method.how == "cells":
         return _without_cells(population, method.thresholds[strength], generator)
-    return _PUBLISHING[type(method)](population, method, strength, generator), []
+    truth: Mapping[tuple[str, str], np.ndarray] = population.truth
+    if isinstance(method, Swapping):
+        people = swap_people(population, method, strength, generator)
+        truth = count_people(people, population.tables)
+    one = _table_of(population, method, strength, generator)
+    published = {table.key: one(table, truth[table.key]) for table in population.tables}
+    if isinstance(method, CellKeys) and method.additive:
+        return _sum_areas(population.tables, published), []
+    return published, []
 
 
-def _round_tables(
-    population: Population, method: Rounding, strength: int, generator: np.random.Generator
-) -> Tables:
-    base, published = method.bases[strength], {}
-    keys = generator.random(len(population.people))
-    for table in population.tables:
-        counts = population.truth[table.key]
-        if method.how == "nearest":
-            published[table.key] = rounding.nearest(counts, base)
-        elif method.how == "random":
-            # The keys of its records fix the random number of a count.
-            published[table.key] = rounding.random(
-                counts, base, _cell_keys(population, table, keys)
+def _table_of(
+    population: Population, method: Method, strength: int, generator: np.random.Generator
+) -> Callable[[RequestedTable, np.ndarray], PublishedTable]:
+    """How a method publishes the counts of one table."""
+    people = population.people
+    keys = generator.random(len(people))
+
+    def cell_keys(table: RequestedTable) -> np.ndarray:
+        """Fractional parts of the sums of the keys of every cell's records, which fix the random
+        number of a count."""
+        return np.mod(table.answer(people.area, people.cell, keys), 1.0)
+
+    match method:
+        case Rounding(how="nearest"):
+            return lambda table, counts: rounding.nearest(counts, method.bases[strength])
+        case Rounding(how="random"):
+            return lambda table, counts: rounding.random(
+                counts, method.bases[strength], cell_keys(table)
             )
-        else:
-            published[table.key] = rounding.round_controlled(counts, base, siblings(table.places))
-    return published
-
-
-def _coarsen_tables(
-    population: Population, method: Coarsening, strength: int, generator: np.random.Generator
-) -> Tables:
-    threshold, published = method.thresholds[strength], {}
-    for table in population.tables:
-        counts = population.truth[table.key]
-        if method.how == "ranges":
-            published[table.key] = rounding.ranges(counts, threshold)
-        else:
-            persons = table.places.sums(population.people.area)
-            groups = siblings(table.places)
-            merged = rounding.merged_entities(persons, groups, threshold)
-            published[table.key] = rounding.minimum_size(counts, merged, groups, threshold)
-    return published
-
-
-def _without_tables(
-    population: Population, method: Suppression, strength: int, generator: np.random.Generator
-) -> Tables:
-    return {
-        table.key: suppression.tables_withheld(
-            population.truth[table.key],
-            table.places.sums(population.people.area),
-            method.thresholds[strength],
-            of_all=bool((table.counted & (table.query.row_of_cell >= 0)).all()),
-        )
-        for table in population.tables
-    }
+        case Rounding():
+            return lambda table, counts: rounding.round_controlled(
+                counts, method.bases[strength], siblings(table.places)
+            )
+        case Coarsening(how="ranges"):
+            return lambda table, counts: rounding.ranges(counts, method.thresholds[strength])
+        case Coarsening():
+            return lambda table, counts: rounding.minimum_size(
+                counts,
+                table.places.sums(people.area),
+                siblings(table.places),
+                method.thresholds[strength],
+            )
+        case Suppression():
+            return lambda table, counts: suppression.tables_withheld(
+                counts,
+                table.places.sums(people.area),
+                method.thresholds[strength],
+                of_all=bool((table.counted & (table.query.row_of_cell >= 0)).all()),
+            )
+        case CellKeys():
+            noise = method.perturbation(strength).table()
+            return lambda table, counts: perturb_counts(counts, cell_keys(table), noise)
+    return lambda table, counts: PublishedTable.exactly(counts)
 
 
 def _without_cells(
@@ -167,26 +170,6 @@ def swap_people(
     return swapped_people(people, pairs)
 
 
-def _with_cell_keys(
-    population: Population, method: CellKeys, strength: int, generator: np.random.Generator
-) -> Tables:
-    table_of_noise = method.perturbation(strength).table()
-    keys = generator.random(len(population.people))
-    published = {
-        table.key: perturb_counts(
-            population.truth[table.key], _cell_keys(population, table, keys), table_of_noise
-        )
-        for table in population.tables
-    }
-    return _sum_areas(population.tables, published) if method.additive else published
-
-
-def _cell_keys(population: Population, table: RequestedTable, keys: np.ndarray) -> np.ndarray:
-    """Fractional parts of the sums of the keys of every cell's records, shape of the table."""
-    people = population.people
-    return np.mod(table.answer(people.area, people.cell, keys), 1.0)
-
-
 def _sum_areas(tables: Sequence[RequestedTable], published: Tables) -> Tables:
     """Replace tables of areas above the smallest by the sums of its counts.
 
@@ -205,23 +188,6 @@ def _sum_areas(tables: Sequence[RequestedTable], published: Tables) -> Tables:
     return found
 
 
-def _exactly(answers: Mapping[tuple[str, str], np.ndarray]) -> Tables:
-    return {key: PublishedTable.exactly(values) for key, values in answers.items()}
-
-
-_PUBLISHING: Mapping[type, Callable[..., Tables]] = {
-    NoProtection: lambda population, *_: _exactly(population.truth),
-    Rounding: _round_tables,
-    Coarsening: _coarsen_tables,
-    Suppression: _without_tables,
-    Swapping: lambda population, *own: _exactly(
-        count_people(swap_people(population, *own), population.tables)
-    ),
-    CellKeys: _with_cell_keys,
-}
-"""How each kind of method publishes; `how` within a kind is its own."""
-
-
 ACCURACY = "accuracy"
 """Name of the file of a release's accuracy."""
 
@@ -232,7 +198,7 @@ def draws_of(settings: EvidenceSettings) -> list[Draw]:
         Draw(name, strength, number)
         for name, method in settings.methods.items()
         for strength in range(len(method.strengths))
-        for number in range(1, (settings.evidence.draws if method.is_random else 1) + 1)
+        for number in range(1, (settings.evidence.draws if method.facts.is_random else 1) + 1)
     ]
 
 

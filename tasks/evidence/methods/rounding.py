@@ -97,14 +97,16 @@ def small_and_closing(
 
 
 def minimum_size(
-    counts: np.ndarray, merged: np.ndarray, groups: Sequence[np.ndarray], smallest: int
+    counts: np.ndarray, persons: np.ndarray, groups: Sequence[np.ndarray], smallest: int
 ) -> PublishedTable:
-    """A table of merged areas, expanded to their entities `(n_entities, n_answers)`.
+    """A table of areas merged by `merged_entities`, expanded to their entities `(n_entities,
+    n_answers)`; `persons` are those of each entity.
 
     The value that a user takes for an entity is its merged area's, shared out evenly among its
     entities; it is exact for an entity that is not merged. Entities that are known to be small have
     less than `smallest` together, so that the one that closed their area has all but these.
     """
+    merged = merged_entities(persons, groups, smallest)
     n = int(merged.max(initial=-1)) + 1
     sums = incidence(merged, n) @ counts
     size = np.bincount(merged, minlength=n)[:, None]

@@ -6,25 +6,24 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from heapq import nlargest
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ...census.queries import normalize_query_name
-from ...pages.document import Section, Table
 from ...pages.numbers import format_delta
 from ...runs.errors import InputRefused
 from ...runs.settings_files import dump_settings
-from ...solvers.level_design import NORMAL_95
+from ...solvers.split import NORMAL_95, Design, certify_allocation, margin_of, optimum
 from ..checks.replicate import with_estimator
 from ..ingest.ingest import public_tables
 from ..settings import TopdownSettings
 from ..spine.build import PublicTables
 from ..workload.budget import Budget
 from ..workload.exact_loss import exact_epsilon, rho_under_guarantee
-from .allocation import PRIOR, allocation_of, shares_of, to_fractions
-from .problem import PARTS, UniverseProblem
-from .program import certify_allocation, optimum
+from .problem import PARTS, PRIOR, UniverseProblem, allocation_of, shares_of, to_fractions
 from .settings import DesignSettings, UniverseDesign
 
 EXACT = 1e-9
@@ -33,141 +32,24 @@ UNDETERMINED = 0.01 / PRIOR
 """Mean variance, at a rho of 1, from which nothing that is measured determines a target."""
 
 
-@dataclass(frozen=True)
-class TargetMargins:
-    """A target's answers, and the root mean square of their 95 % margins.
-
-    wanted : None in a weighted sum. now, designed : under the settings' allocation, and the new.
-    """
-
-    name: str
-    query: str
-    where: str
-    n_areas: int
-    wanted: float | None
-    now: float
-    designed: float
-
-
-@dataclass(frozen=True)
-class ExactGuarantee:
-    """Exact guarantee of a designed budget: `epsilon` at `delta` was allowed, and
-    `exact` is an upper bound for the noise of the design.
-    """
-
-    epsilon: Fraction
-    delta: Fraction
-    exact: float
-
-    @property
-    def in_words(self) -> str:
-        """The guarantee as a clause."""
-        return (
-            f"the exact epsilon is {self.exact:.6g} at delta {format_delta(self.delta)}, of at "
-            f"most {float(self.epsilon):g}"
-        )
-
-    def to_json(self) -> dict[str, object]:
-        """The guarantee as JSON values; fractions as strings."""
-        return {"epsilon": str(self.epsilon), "delta": str(self.delta), "exact": self.exact}
-
-
-@dataclass(frozen=True, eq=False)
-class Design:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class BudgetDesign(Design):
     """The best budget of a universe.
 
-    guarantee : the exact guarantee; None where rho alone is given. Its rho is then
-        the largest that the new split allows, and the certificate compares splits of that rho.
-    gap : upper bound of the share by which another allocation's objective, in terms of
-        variances, may be smaller.
-    rho_for_now : the rho at which the new allocation gives every target the margin it has now.
+    Under an exact guarantee its rho is the largest that the new split allows, and the certificate
+    compares splits of that rho.
     """
 
-    universe: str
-    objective: str
-    before: Budget
     budget: Budget
-    targets: tuple[TargetMargins, ...]
-    gap: float
-    rho_for_now: float
-    guarantee: ExactGuarantee | None = None
-
-    @property
-    def certificate(self) -> str:
-        """The certified optimality of the design, as a clause."""
-        budget = "this budget" if self.guarantee is None else "the same rho"
-        if self.objective == "weighted_sum":
-            return (
-                f"no other split of {budget} has a weighted sum of variances that is smaller "
-                f"by more than {_percent(self.gap)}"
-            )
-        if self.objective == "smallest_rho":
-            return (
-                f"no rho that is smaller by more than {_percent(self.gap)} meets all wanted "
-                "margins, however it is split"
-            )
-        # Margins are roots of variances.
-        return (
-            f"no other split of {budget} has a largest ratio to the wanted margins that is "
-            f"smaller by more than {_percent(1 - math.sqrt(1 - self.gap))}"
-        )
-
-    @property
-    def section(self) -> Section:
-        """Margins of every target before and after, shares of the geolevels, the certificate."""
-        headers = ("target", "query", "level or areas", "areas", "wanted", "now", "designed")
-        targets = [dict(zip(headers, vars(own).values(), strict=True)) for own in self.targets]
-        shares = []
-        for name, share in self.budget.geolevel_shares.items():
-            queries = sorted(self.budget.query_shares[name].items(), key=lambda item: -item[1])
-            before = float(self.before.geolevel_shares[name])
-            row = {
-                "geolevel": name,
-                "share now": f"{before:.2%}",
-                "designed": f"{float(share):.2%}",
-            }
-            row["largest queries"] = ", ".join(f"{q} {float(part):.0%}" for q, part in queries[:3])
-            shares.append(row)
-        guaranteed = () if self.guarantee is None else (f"Guaranteed: {self.guarantee.in_words}.",)
-        return Section(
-            self.universe,
-            (
-                f"rho {float(self.before.total):.4g}, designed {float(self.budget.total):.4g}",
-                Table.of(targets),
-                Table.of(shares),
-                "Margins of 95 %, root mean square, of best linear unbiased estimates from all "
-                "noisy answers; releases have no negative counts, and differ.",
-                f"Certain: {self.certificate}.",
-                *guaranteed,
-                f"The margins of now would need a rho of {self.rho_for_now:.4g} at these shares.",
-            ),
-        )
-
-    def to_json(self) -> dict[str, object]:
-        """The design as JSON values; fractions as strings."""
-        return {
-            "objective": self.objective,
-            "rho": {"now": str(self.before.total), "designed": str(self.budget.total)},
-            "rho_for_the_margins_now": self.rho_for_now,
-            "guarantee": None if self.guarantee is None else self.guarantee.to_json(),
-            "gap": self.gap,
-            "certificate": self.certificate,
-            "targets": [vars(target) for target in self.targets],
-            "geolevels": {name: str(s) for name, s in self.budget.geolevel_shares.items()},
-            "queries": {
-                geolevel: {name: str(share) for name, share in shares.items()}
-                for geolevel, shares in self.budget.query_shares.items()
-            },
-        }
 
 
-def designs_of(settings: DesignSettings) -> dict[str, Design]:
+def designs_of(settings: DesignSettings) -> dict[str, BudgetDesign]:
     """The best budget of every universe that has a section for it; see `design_universe`."""
     tables = public_tables(settings)
     return {universe: design_universe(settings, universe, tables) for universe in settings.design}
 
 
-def design_universe(settings: DesignSettings, universe: str, tables: PublicTables) -> Design:
+def design_universe(settings: DesignSettings, universe: str, tables: PublicTables) -> BudgetDesign:
     """The best budget of a universe for the section [design].
 
     `tables` come from `ingest.public_tables`. Under exact accounting rho is the one that the new
@@ -194,32 +76,67 @@ def design_universe(settings: DesignSettings, universe: str, tables: PublicTable
         total = rho_under_guarantee(before, split, *allowed)
     else:
         total = before.total
-    margins = (
-        TargetMargins(
-            name,
-            normalize_query_name(target.query),
-            target.level or Path(str(target.areas)).name,
-            problem.n_areas[place],
-            None if target.margin is None else float(target.margin),
-            margin_of(now[place], before.total),
-            margin_of(then[place], total),
-        )
-        for place, (name, target) in enumerate(design.targets.items())
-    )
-    return Design(
-        universe,
-        design.objective,
-        before,
-        replace(split, total=total),
-        tuple(margins),
-        1.0 - found.bound / float(found.values.max()),
-        float(before.total) * float((then / now).max()),
-        None if allowed is None else _exact_guarantee(replace(split, total=total), *allowed),
+    budget, needed = replace(split, total=total), float(before.total) * float((then / now).max())
+    guarantee: dict[str, Any] | None = None
+    notes = [f"The margins of now would need a rho of {needed:.4g} at these shares."]
+    if allowed is not None:
+        (epsilon, delta), exact = allowed, _exact_epsilon(budget, *allowed)
+        guarantee = {"epsilon": str(epsilon), "delta": str(delta), "exact": exact}
+        notes += [
+            f"Guaranteed: the exact epsilon is {exact:.6g} at delta {format_delta(delta)}, of at "
+            f"most {float(epsilon):g}."
+        ]
+    return BudgetDesign(
+        title=universe,
+        symbol="rho",
+        objective=design.objective,
+        before=before.total,
+        total=total,
+        targets=[
+            {
+                "name": name,
+                "query": normalize_query_name(target.query),
+                "where": target.level or Path(str(target.areas)).name,
+                "n_areas": problem.n_areas[place],
+                "wanted": None if target.margin is None else float(target.margin),
+                "now": margin_of(now[place], before.total),
+                "designed": margin_of(then[place], total),
+            }
+            for place, (name, target) in enumerate(design.targets.items())
+        ],
+        headers=("target", "query", "level or areas", "areas", "wanted", "now", "designed"),
+        levels=[
+            {
+                "geolevel": name,
+                "share now": f"{float(before.geolevel_shares[name]):.2%}",
+                "designed": f"{float(share):.2%}",
+                "largest queries": ", ".join(
+                    f"{query} {float(part):.0%}"
+                    for query, part in nlargest(3, of_query[name].items(), lambda own: own[1])
+                ),
+            }
+            for name, share in of_geolevel.items()
+        ],
+        margins="root mean square, of best linear unbiased estimates from all noisy answers; "
+        "releases have no negative counts, and differ.",
+        gap=1.0 - found.bound / float(found.values.max()),
+        notes=tuple(notes),
+        compared="this budget" if allowed is None else "the same rho",
+        further={
+            "rho_for_the_margins_now": needed,
+            "guarantee": guarantee,
+            "geolevels": {name: str(share) for name, share in of_geolevel.items()},
+            "queries": {
+                geolevel: {name: str(share) for name, share in shares.items()}
+                for geolevel, shares in of_query.items()
+            },
+        },
+        budget=budget,
     )
 
 
-def _exact_guarantee(budget: Budget, epsilon: Fraction, delta: Fraction) -> ExactGuarantee:
-    """The exact guarantee of a designed budget; raises InputRefused where it is not met."""
+def _exact_epsilon(budget: Budget, epsilon: Fraction, delta: Fraction) -> float:
+    """The exact epsilon of a designed budget; raises InputRefused where more than is allowed."""
     exact = exact_epsilon(budget, delta)
     if exact is None or Fraction(exact) > epsilon:
         raise InputRefused(
@@ -228,21 +145,23 @@ def _exact_guarantee(budget: Budget, epsilon: Fraction, delta: Fraction) -> Exac
             f"{float(epsilon):g} is allowed; widen margins, or raise "
             f"budget.{budget.universe}.epsilon."
         )
-    return ExactGuarantee(epsilon, delta, exact)
+    return exact
 
 
-def designed_settings(settings: DesignSettings, designs: Mapping[str, Design]) -> TopdownSettings:
+def designed_settings(
+    settings: DesignSettings, designs: Mapping[str, BudgetDesign]
+) -> TopdownSettings:
     """The settings with the designed budgets, for the estimator that they are designed for; they
     do not depend on a preset."""
     made = with_estimator(settings.topdown, "full_information")
     for universe, design in designs.items():
-        found, held = design.budget, design.guarantee
+        found, allowed = design.budget, settings.budget[universe].guarantee
         made = made.with_budget(
             universe,
             rho=found.total,
             # An epsilon under exact accounting stays, and limits the run.
-            epsilon=None if held is None else held.epsilon,
-            accounting=None if held is None else "exact",
+            epsilon=None if allowed is None else allowed[0],
+            accounting=None if allowed is None else "exact",
             geolevels=dict(found.geolevel_shares),
             queries={name: dict(shares) for name, shares in found.query_shares.items()},
         )
@@ -250,7 +169,7 @@ def designed_settings(settings: DesignSettings, designs: Mapping[str, Design]) -
 
 
 def compared_splits(
-    settings: DesignSettings, designs: Mapping[str, Design]
+    settings: DesignSettings, designs: Mapping[str, BudgetDesign]
 ) -> dict[str, TopdownSettings]:
     """Settings under the settings' own split, the designed one, and one that gives all geolevels,
     and all queries of a geolevel, the same share.
@@ -272,19 +191,10 @@ def compared_splits(
     return {"own": own, "designed": designed, "even": even}
 
 
-def settings_text(settings: DesignSettings, designs: Mapping[str, Design]) -> str:
+def settings_text(settings: DesignSettings, designs: Mapping[str, BudgetDesign]) -> str:
     """The designed settings as TOML, preceded by comments with their certificates."""
     lines = [f"# Budget of {name}: {design.certificate}." for name, design in designs.items()]
     return "\n".join([*lines, dump_settings(designed_settings(settings, designs))])
-
-
-def _percent(share: float) -> str:
-    return f"{100 * max(share, 0.0):.2g} %"
-
-
-def margin_of(variance: float, rho: Fraction | float) -> float:
-    """The 95 % margin at a rho, or at any precision, from the variance at 1."""
-    return NORMAL_95 * math.sqrt(max(float(variance), 0.0) / float(rho))
 
 
 def _scale(design: UniverseDesign, now: np.ndarray, budget: Budget, where: str) -> np.ndarray:

@@ -13,10 +13,11 @@ from types import MappingProxyType
 from ...census.queries import TOTAL
 from ...pages.document import Details, Document, Figure, Section, Table
 from ...pages.figures import bar_chart
+from ...solvers.split import margin_of
 from ..checks.replicate import with_estimator
 from ..settings import TopdownSettings
 from ..spine.build import PublicTables
-from .design import EXACT, UNDETERMINED, margin_of
+from .design import EXACT, UNDETERMINED
 from .problem import PublicFacts, UniverseProblem
 from .settings import Target, UniverseDesign
 

@@ -19,11 +19,12 @@ from pydantic import Field
 from ...census.queries import marginal_query
 from ...runs.names import Label, did_you_mean
 from ...runs.settings import ExactFraction, FilePath, Refuse, Section, refusing, without_section
+from ...solvers.split import Goal
 from ..settings import TopdownSettings
 from ..workload.sections import Universe
 
 
-class Target(Section):
+class Target(Goal):
     """Answers that should be precise."""
 
     query: str
@@ -35,11 +36,6 @@ class Target(Section):
     census, a code of its last geolevel, under whose name the column may be given."""
     smallest_housing_units: int = Field(default=0, ge=0)
     """Only areas with at least so many housing units, which are public."""
-    weight: ExactFraction = Fraction(1)
-    """For weighted_sum: weight of the mean variance of the target's answers."""
-    margin: ExactFraction | None = None
-    """The wanted 95 % margin, the root of the mean square over the target's answers; left out, the
-    one under the allocation of the settings."""
 
 
 class UniverseDesign(Section):
@@ -103,13 +99,7 @@ class DesignSettings(TopdownSettings):
                 marginal_query(schema, target.query)
             if (target.level is None) == (target.areas is None):
                 refuse(f"{place} needs either level or areas")
-            if target.weight <= 0 or (target.margin is not None and target.margin <= 0):
-                refuse(f"{place}: weight and margin must be positive")
-            is_sum = design.objective == "weighted_sum"
-            if is_sum and target.margin is not None:
-                refuse(f"{place}.margin does nothing in a weighted sum; give weight instead")
-            if not is_sum and target.weight != 1:
-                refuse(f"{place}.weight does nothing in a ratio to margins; give margin instead")
+            target.refuse_invalid(design.objective, place, refuse)
             if design.objective == "smallest_rho" and target.margin is None:
                 refuse(f"{place}.margin is missing; the smallest rho is the one that meets it")
 

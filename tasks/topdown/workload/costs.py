@@ -31,7 +31,7 @@ from ...products.budget import Cost, ExactEpsilons
 from ...runs.errors import InputRefused
 from ..settings import TopdownSettings
 from .budget import Budget
-from .exact_loss import change_of_attribute, change_of_block, exact_curve, exact_parts, share_of
+from .exact_loss import exact_curve, exact_parts, partial_changes, share_of
 
 
 def cost_of(settings: TopdownSettings, universe: str) -> Cost:
@@ -45,14 +45,13 @@ def cost_of_budget(budget: Budget, schema: Schema) -> Cost:
     The exact epsilons of each attribute and of the block within a geounit take seconds.
     """
     plan, delta = universe_plan(budget, tuple(measures_of(budget))), reported_delta(budget)
-    attributes = {
-        name: plan.epsilons(attribute_share(budget, schema, name))["tight"]
-        for name in schema.attributes
-    }
-    within = {
-        name: plan.epsilons(block_within_share(budget, name))["tight"]
-        for name in list(budget.geolevel_shares)[:-1]
-    }
+    attributes, within = (
+        {
+            name: plan.epsilons(share_of(budget, budget.geolevel_shares, own))["tight"]
+            for name, own in changes.items()
+        }
+        for changes in partial_changes(budget, schema)
+    )
 
     def parts() -> ExactEpsilons:
         if budget.infinite:
@@ -129,26 +128,6 @@ def universe_plan(budget: Budget, measures: tuple[Measure, ...] = ()) -> Univers
         measures,
         reported_delta(budget),
     )
-
-
-def attribute_share(budget: Budget, schema: Schema, attribute: str) -> Fraction:
-    """Share of the total spent on queries that use `attribute`, over all geolevels.
-
-    Two datasets that differ in one record's `attribute` alone agree on every query that sums over
-    it, so its protection comes from the other queries: the total times this share.
-    """
-    return share_of(budget, budget.geolevel_shares, change_of_attribute(schema, attribute))
-
-
-def block_within_share(budget: Budget, geolevel: str) -> Fraction:
-    """Share of the total that protects the block of a record within its geounit at `geolevel`.
-
-    Two datasets that differ in one record's block, both blocks in the same geounit at `geolevel`,
-    agree on every query of that geolevel and of geolevels above; the geolevels below distinguish
-    them. The geounits are those of the spine. Bypassing a geounit moves a share between geolevels
-    but not across the boundary of a geounit that remains.
-    """
-    return share_of(budget, budget.geolevel_shares, change_of_block(budget, geolevel))
 
 
 def check_budget(budget: Budget) -> None:

@@ -92,6 +92,21 @@ def change_of_block(budget: Budget, geolevel: str) -> Change:
     return Change(lambda geolevel, query: geolevel in below)
 
 
+def partial_changes(budget: Budget, schema: Schema) -> tuple[dict[str, Change], dict[str, Change]]:
+    """Changes of one attribute alone, by attribute, and of the block alone within one geounit, by
+    the geounit's geolevel.
+
+    Two datasets that differ in an attribute agree on every query that sums over it, so that its
+    protection comes from the other queries. Those that differ in a block agree on all queries of
+    the geounit's geolevel and of geolevels above. The geounits are those of the spine: bypassing
+    one moves a share between geolevels but not across the boundary of a geounit that remains.
+    """
+    return (
+        {name: change_of_attribute(schema, name) for name in schema.attributes},
+        {name: change_of_block(budget, name) for name in list(budget.geolevel_shares)[:-1]},
+    )
+
+
 def exact_curve(
     budget: Budget, paths: Sequence[Path] | None = None, change: Change = ANY_CHANGE
 ) -> PrivacyCurve | None:
@@ -163,16 +178,11 @@ def exact_parts(
     budget: Budget, schema: Schema, delta: Fraction, paths: Sequence[Path] | None = None
 ) -> ExactEpsilons:
     """Protection of one attribute of a record, and of its block within a known geounit."""
-    return ExactEpsilons(
-        attributes={
-            name: exact_epsilon(budget, delta, paths, change_of_attribute(schema, name))
-            for name in schema.attributes
-        },
-        block_within={
-            name: exact_epsilon(budget, delta, paths, change_of_block(budget, name))
-            for name in list(budget.geolevel_shares)[:-1]
-        },
+    attributes, within = (
+        {name: exact_epsilon(budget, delta, paths, own) for name, own in changes.items()}
+        for changes in partial_changes(budget, schema)
     )
+    return ExactEpsilons(attributes=attributes, block_within=within)
 
 
 def exact_rho(budget: Budget, epsilon: Fraction, delta: Fraction) -> Fraction:

@@ -19,10 +19,8 @@ import pytest
 import yaml
 from jsonschema import validate
 from spineflow.flows.cli import main
-from spineflow.tasks.dissemination.deployment_record import deployment_record, to_yaml
-from spineflow.tasks.dissemination.finished import finished_release
-from spineflow.tasks.dissemination.office import Office
-from spineflow.tasks.dissemination.registration import self_assessment
+from spineflow.tasks.dissemination.finished import Office, finished_release
+from spineflow.tasks.dissemination.registration import deployment_record, self_assessment, to_yaml
 from spineflow.tasks.ledger.caps import summary
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.pages.document import to_markdown

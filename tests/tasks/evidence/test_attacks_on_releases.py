@@ -9,7 +9,6 @@ from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.evidence.attacks.rebuilding import grade_reconstruction, rebuilt
 from spineflow.tasks.evidence.attacks.release import Release
-from spineflow.tasks.evidence.attacks.tried import ATTACKS
 from spineflow.tasks.evidence.ingest import Draw
 from spineflow.tasks.evidence.methods.publish import generator_of, publish
 from spineflow.tasks.evidence.settings import (
@@ -21,6 +20,7 @@ from spineflow.tasks.evidence.settings import (
     Suppression,
     Swapping,
 )
+from spineflow.tasks.evidence.steps import ATTACKS
 from spineflow.tasks.evidence.tables import (
     Places,
     Population,

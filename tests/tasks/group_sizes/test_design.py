@@ -91,11 +91,11 @@ def test_errors_of_replicates_are_those_designed(tmp_path: Path, mechanism: str)
             away = (entries[0] - entries[1])[:, : N_SIZES - 1].astype(float)
             squares[name] += float((away**2).mean()) / replicates
     for target in found.targets:
-        realised = found.errors.margin_factor * math.sqrt(squares[target.level])
+        realised = found.errors.margin_factor * math.sqrt(squares[target["level"]])
         # The public total takes an eighth of the nation's variance among sizes.
-        low = 0.88 if target.level == "nation" and mechanism != "cumulative_dp" else 0.93
-        assert low * target.designed < realised < 1.07 * target.designed
-        assert target.designed <= target.wanted
+        low = 0.88 if target["level"] == "nation" and mechanism != "cumulative_dp" else 0.93
+        assert low * target["designed"] < realised < 1.07 * target["designed"]
+        assert target["designed"] <= target["wanted"]
 
 
 def test_pure_differential_privacy_has_the_closed_form(tmp_path: Path) -> None:

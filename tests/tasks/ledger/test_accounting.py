@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from spineflow.tasks.census.cef_2020 import PERSONS, UNITS
+from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.ledger.accounting import (
     SAFETAB_P,
     Guarantee,
@@ -22,11 +23,11 @@ from spineflow.tasks.ledger.accounting import (
 )
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.workload.budget import Budget
-from spineflow.tasks.topdown.workload.costs import (
-    attribute_share,
-    block_within_share,
-    check_budget,
-    cost_of_budget,
+from spineflow.tasks.topdown.workload.costs import check_budget, cost_of_budget
+from spineflow.tasks.topdown.workload.exact_loss import (
+    change_of_attribute,
+    change_of_block,
+    share_of,
 )
 
 DELTA = Fraction(1, 10**10)
@@ -189,25 +190,33 @@ def test_composition_adds_rho_and_delta():
     assert compose([]).parameter == 0
 
 
+def share_of_attribute(budget: Budget, schema: Schema, name: str) -> Fraction:
+    return share_of(budget, budget.geolevel_shares, change_of_attribute(schema, name))
+
+
+def share_within(budget: Budget, geolevel: str) -> Fraction:
+    return share_of(budget, budget.geolevel_shares, change_of_block(budget, geolevel))
+
+
 def test_attributes_are_charged_for_the_queries_that_use_them():
     state, block = Fraction(2239, 4099), Fraction(1420, 4099)
-    assert attribute_share(PERSONS_BUDGET, PERSONS, "hhgq") == (
+    assert share_of_attribute(PERSONS_BUDGET, PERSONS, "hhgq") == (
         state * Fraction(6, 10) + block * Fraction(1, 2)
     )
-    assert attribute_share(PERSONS_BUDGET, PERSONS, "votingage") == (
+    assert share_of_attribute(PERSONS_BUDGET, PERSONS, "votingage") == (
         state * Fraction(5, 10) + block * Fraction(2, 3)
     )
-    assert attribute_share(PERSONS_BUDGET, PERSONS, "cenrace") == (
+    assert share_of_attribute(PERSONS_BUDGET, PERSONS, "cenrace") == (
         state * Fraction(5, 10) + block * Fraction(5, 6)
     )
-    assert attribute_share(UNITS_BUDGET, UNITS, "occupancy") == 1
+    assert share_of_attribute(UNITS_BUDGET, UNITS, "occupancy") == 1
 
 
 def test_block_within_is_what_the_geolevels_below_spend():
-    assert block_within_share(UNITS_BUDGET, "Block_Group") == Fraction(99, 820)
-    assert block_within_share(UNITS_BUDGET, "Tract") == Fraction(99, 820) + Fraction(1759, 4100)
-    assert block_within_share(UNITS_BUDGET, "US") == 1 - Fraction(1, 205)
-    assert block_within_share(UNITS_BUDGET, "Block") == 0
+    assert share_within(UNITS_BUDGET, "Block_Group") == Fraction(99, 820)
+    assert share_within(UNITS_BUDGET, "Tract") == Fraction(99, 820) + Fraction(1759, 4100)
+    assert share_within(UNITS_BUDGET, "US") == 1 - Fraction(1, 205)
+    assert share_within(UNITS_BUDGET, "Block") == 0
 
 
 def test_report_holds_what_is_needed_to_recompute_it():

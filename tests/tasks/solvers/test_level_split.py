@@ -9,13 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.geography.variance import total_covariances
-from spineflow.tasks.solvers.level_design import (
-    RegularTree,
-    best_split,
-    largest,
-    ratios,
-    thousandths,
-)
+from spineflow.tasks.solvers.level_design import LevelErrors, RegularTree, thousandths
 
 from tests.geography.conftest import spine_from_parents
 
@@ -97,6 +91,14 @@ def test_what_nothing_determines_is_infinite() -> None:
     assert RegularTree((2,), False).variances([0.0, 0.0]).tolist() == [np.inf, np.inf]
 
 
+def ratios(wanted: dict[int, float]) -> list[dict[int, float]]:
+    return [{level: 1 / due} for level, due in wanted.items()]
+
+
+def errors_of(tree: RegularTree, units: dict[int, float]) -> LevelErrors:
+    return LevelErrors({level: str(level) for level in units}, units, tree, 1, "rho")
+
+
 def random_case(seed: int) -> tuple[RegularTree, dict[int, float], dict[int, float]]:
     random = np.random.default_rng(seed)
     fanouts = tuple(random.uniform(1.5, 30, 3))
@@ -110,7 +112,7 @@ def random_case(seed: int) -> tuple[RegularTree, dict[int, float], dict[int, flo
 @pytest.mark.parametrize("seed", range(24))
 def test_the_smallest_split_is_certified_and_nothing_is_below_its_bound(seed: int) -> None:
     tree, units, wanted = random_case(seed)
-    split = best_split(tree, units, ratios(wanted))
+    split = errors_of(tree, units).split(ratios(wanted))
     assert sum(split.shares.values()) == 1
     assert min(split.shares.values()) >= Fraction(1, 1000)
     precisions = np.zeros(4)
@@ -121,13 +123,14 @@ def test_the_smallest_split_is_certified_and_nothing_is_below_its_bound(seed: in
     assert split.total <= split.bound * 1.02
     random = np.random.default_rng(seed)
     for shares in random.dirichlet(np.full(len(units), 0.5), 500):
-        needed = largest(tree, units, ratios(wanted), dict(zip(units, shares, strict=True)))
+        own = dict(zip(units, shares, strict=True))
+        needed = errors_of(tree, units).largest(ratios(wanted), own)
         assert needed >= split.bound * (1 - 1e-9)
 
 
 def test_levels_alone_get_what_they_need() -> None:
     """A single level that must be precise has all but what the others cannot do without."""
-    split = best_split(RegularTree((2.0,), True), {1: 4.0}, ratios({1: 8.0}))
+    split = errors_of(RegularTree((2.0,), True), {1: 4.0}).split(ratios({1: 8.0}))
     assert split.shares == {1: 1}
     assert split.total == pytest.approx(4.0 * (1 - 1 / 2) / 8.0)
 

@@ -65,10 +65,3 @@ def test_a_share_is_met_from_its_value_on_and_an_error_up_to_it() -> None:
     error = Criterion(kind="error", at_most=2.0)
     assert [error.is_met(value) for value in (1.9, 2.0, 2.1)] == [True, True, False]
     assert Criterion(kind="error").is_met(1e9)
-
-
-def test_a_share_is_better_if_it_is_larger_and_an_error_if_it_is_smaller() -> None:
-    share, error = Criterion(kind="redistricting"), Criterion(kind="error")
-    pairs = [(1.0, 2.0), (2.0, 2.0), (3.0, 2.0)]
-    assert [share.is_better(*pair) for pair in pairs] == [False, False, True]
-    assert [error.is_better(*pair) for pair in pairs] == [True, False, False]

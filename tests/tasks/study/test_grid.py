@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spineflow.tasks.study.search import (
-    EXACT,
-    loss_grid,
-    round_loss,
-    search_geolevels,
-    search_weights,
-    smallest,
-)
+from spineflow.tasks.study.search import EXACT, loss_grid, round_loss, search_geolevels, smallest
 
 GEOLEVELS = ("US", "State", "County")
 
@@ -76,22 +68,3 @@ def test_geolevels_are_joined_from_the_root_down() -> None:
 def test_a_criterion_out_of_reach_is_not_met() -> None:
     grid = loss_grid(Fraction(1, 4), Fraction(1, 2), Fraction(2))
     assert search_geolevels(GEOLEVELS, grid, Fraction(2), planted) is None
-
-
-def test_weights_are_raised_and_lowered_until_nothing_is_better() -> None:
-    """A planted optimum: the distance of logarithms to it, which each name adds to by itself."""
-    best = {"a": 2, "b": 0, "c": -1}
-    asked: list[dict] = []
-
-    def distance(weights) -> float:
-        asked.append(dict(weights))
-        return sum(abs(math.log2(weights[name]) - power) for name, power in best.items())
-
-    found = search_weights(
-        tuple(best), Fraction(2), 5, lambda new, old: distance(new) < distance(old)
-    )
-    assert found == {name: Fraction(2) ** power for name, power in best.items()}
-    once = search_weights(
-        tuple(best), Fraction(2), 1, lambda new, old: distance(new) < distance(old)
-    )
-    assert once == {"a": Fraction(2), "b": Fraction(1), "c": Fraction(1, 2)}

@@ -53,8 +53,10 @@ def test_a_search_without_variants_tries_the_settings_as_they_are() -> None:
         ({"criterion": {"at_most": None}}, "criterion.at_most is missing"),
         ({"criterion": {"share": "3/2"}}, "share"),
         ({"variants": {"a": {"input": {"count": "m"}}}}, "variants.a reads another input"),
-        ({"search": {"estimators": ["topdown"]}}, "search tries estimators, bypass or strategies"),
-        ({"search": {"rounds": 3}}, "search.rounds"),
+        (
+            {"search": {"strategies": ["uniform"]}},
+            "search tries estimators or strategies, which belong",
+        ),
         ({"search": {"method": "guess"}}, "search.method"),
         ({"input": {"confidential": True}}, "input.confidential = false"),
         ({"criterion": {"kind": "errors"}}, "criterion.kind"),

@@ -10,6 +10,7 @@ import pytest
 from spineflow.flows.replicates import AnyTuneSettings
 from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
+from spineflow.tasks.topdown.checks.replicate import with_estimator
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.trials import STRATEGIES, TRIALS, strategy_shares
 from spineflow.tasks.topdown.workload.exact_loss import exact_epsilon
@@ -33,19 +34,19 @@ def settings_of(folder: Path, county: Path, further: str = "") -> AnyTuneSetting
     return load_settings(AnyTuneSettings, file, presets=PRESETS)
 
 
-def test_choices_cross_estimators_bypass_and_strategies(tmp_path: Path, county: Path) -> None:
-    search = 'estimators = ["topdown", "block_by_block"]\nbypass = [true, false]\n'
+def test_choices_cross_variants_estimators_and_strategies(tmp_path: Path, county: Path) -> None:
+    search = 'estimators = ["topdown", "block_by_block"]\n'
     search += 'strategies = ["own", "uniform", "inverse_size_squared"]\n'
     text = f"[variants.a]\n[variants.b]\ngeography = {{ spine = 'aian' }}\n[search]\n{search}"
     settings = settings_of(tmp_path, county, text)
-    assert len(settings.choices) == 2 * 2 * 2 * 3
-    chosen = settings.choices["b, block by block, bypass off, inverse size squared"]
-    assert (chosen.run.estimator, chosen.geography.bypass) == ("block_by_block", False)
+    assert len(settings.choices) == 2 * 2 * 3
+    chosen = settings.choices["b, block by block, inverse size squared"]
+    assert chosen.run.estimator == "block_by_block"
     assert chosen.geography.spine == "aian"
     shares = chosen.budget["persons"].queries["Block"]
     assert sum(shares.values()) == 1
     assert shares["hispanic"] / shares["cenrace"] == Fraction(63**2, 2**2)
-    own = settings.choices["a, topdown, bypass on, own"]
+    own = settings.choices["a, topdown, own"]
     assert own.budget == settings.variants["a"].budget
 
 
@@ -90,11 +91,9 @@ def test_every_split_that_is_compared_meets_the_same_exact_guarantee(tmp_path: P
     Threat model: an exact epsilon below the true one.
     """
     settings = under_exact_accounting(tmp_path)
-    made = TRIALS.variations(
-        settings, "units", estimators=["topdown", "block_by_block"], bypass=[], strategies=[]
-    )
     rhos = []
-    for changed in made.values():
+    for estimator in ("topdown", "block_by_block"):
+        changed = with_estimator(settings, estimator)
         kept = TRIALS.guaranteeing(settings, changed, "units")
         rhos.append(kept.budget["units"].rho)
         found = exact_epsilon(kept.budget_of("units"), Fraction(1, 10**6))

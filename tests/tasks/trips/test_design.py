@@ -91,9 +91,9 @@ def test_errors_of_replicates_are_those_designed(tmp_path: Path, overrides) -> N
             away[released[level].keys] += released[level].counts
             squares[name] += float(np.mean(away.astype(float) ** 2)) / replicates
     for target in found.targets:
-        realised = found.errors.margin_factor * math.sqrt(squares[target.level])
-        assert 0.93 * target.designed < realised < 1.07 * target.designed
-        assert target.designed <= target.wanted
+        realised = found.errors.margin_factor * math.sqrt(squares[target["level"]])
+        assert 0.93 * target["designed"] < realised < 1.07 * target["designed"]
+        assert target["designed"] <= target["wanted"]
 
 
 @pytest.mark.parametrize("objective", ["largest_ratio", "weighted_sum"])
@@ -108,7 +108,7 @@ def test_another_split_of_the_same_budget_keeps_what_is_spent(
     assert chosen.privacy == settings.privacy
     assert found.total == found.before == settings.rho
     assert chosen.mechanism.share_ratio == 1
-    worst = max(target.designed / target.now for target in found.targets)
+    worst = max(target["designed"] / target["now"] for target in found.targets)
     assert worst < 1 or objective == "weighted_sum"
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from scipy import sparse
-from spineflow.tasks.evidence.attacks.reconstruction import Reconstruction
-from spineflow.tasks.evidence.attacks.systems import TableSystem
+from spineflow.tasks.evidence.attacks.reconstruction import Reconstruction, TableSystem
 
 
 def totals_of(system: TableSystem, histograms: np.ndarray) -> np.ndarray:

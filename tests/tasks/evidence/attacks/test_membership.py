@@ -6,14 +6,15 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from spineflow.tasks.evidence.attacks.canaries import one_run_epsilon_bound, one_run_p_value
 from spineflow.tasks.evidence.attacks.membership import (
     GaussianTradeoff,
     MeasuredTest,
-    clopper_pearson,
     measured_test,
+    one_run_epsilon_bound,
+    one_run_p_value,
     optimal_statistic,
 )
+from spineflow.tasks.evidence.attacks.release import clopper_pearson
 from spineflow.tasks.noise.distributions import DISCRETE_GAUSSIAN, SeededRandom
 from spineflow.tasks.noise.sampler import draw_noise
 

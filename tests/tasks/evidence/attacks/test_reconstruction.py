@@ -8,8 +8,15 @@ import numpy as np
 import pytest
 from scipy import sparse
 from spineflow.tasks.evidence.attacks import reconstruction
-from spineflow.tasks.evidence.attacks.reconstruction import EFFORT, BlockStatus, Effort, reconstruct
-from spineflow.tasks.evidence.attacks.systems import UNBOUNDED, TableSystem, system_of_tables
+from spineflow.tasks.evidence.attacks.reconstruction import (
+    EFFORT,
+    UNBOUNDED,
+    BlockStatus,
+    Effort,
+    TableSystem,
+    reconstruct,
+    system_of_tables,
+)
 
 from tests.tasks.evidence.attacks.blocks import histograms, totals_of
 

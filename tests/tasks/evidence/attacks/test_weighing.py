@@ -16,8 +16,13 @@ from spineflow.tasks.evidence.attacks.membership import (
     link_households,
 )
 from spineflow.tasks.evidence.attacks.rebuilding import agreement
-from spineflow.tasks.evidence.attacks.reconstruction import Effort, reconstruct
-from spineflow.tasks.evidence.attacks.systems import UNBOUNDED, TableSystem, system_of_tables
+from spineflow.tasks.evidence.attacks.reconstruction import (
+    UNBOUNDED,
+    Effort,
+    TableSystem,
+    reconstruct,
+    system_of_tables,
+)
 from spineflow.tasks.evidence.methods import rounding
 from spineflow.tasks.evidence.methods.rounding import perturb_counts
 from spineflow.tasks.evidence.settings import CellKeys, Rounding

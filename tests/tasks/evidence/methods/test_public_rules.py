@@ -113,7 +113,7 @@ def test_small_areas_are_told_by_the_order_in_which_they_are_merged(true: Counts
     inside = np.flatnonzero(merged == 0)
     assert len(inside) < len(true)
     counts = np.array([(n // 2, n - n // 2) for n in true], dtype=float)
-    published = minimum_size(counts, merged, groups, SMALLEST)
+    published = minimum_size(counts, np.array(true), groups, SMALLEST)
     whole = counts[inside].sum(axis=0)
     possible: list[set[Counts]] = [set() for _ in inside]
     choices = [product(range(int(n) + 1), repeat=len(inside)) for n in whole]

@@ -107,5 +107,5 @@ def test_merged_areas_have_enough_persons_and_stay_within_their_group(data):
         # Only a group that is too small as a whole has a merged area that is.
         totals = np.bincount(own - own.min(), persons[group])
         assert (totals >= 50).all() or len(totals) == 1
-    published = minimum_size(persons[:, None].astype(float), merged, groups, 50)
+    published = minimum_size(persons[:, None].astype(float), persons, groups, 50)
     assert (published.low <= persons[:, None]).all() and (persons[:, None] <= published.high).all()

@@ -9,7 +9,8 @@ import numpy as np
 from spineflow.geography.levels import Geolevel, Spine, bypass
 from spineflow.tasks.census.cef_2020 import cef_schema
 from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.topdown.design.allocation import GeounitClasses, MeasuredSpine
+from spineflow.tasks.solvers.split import GeounitClasses
+from spineflow.tasks.topdown.design.problem import MeasuredSpine
 from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
 
 SCHEMA = cef_schema("persons", ("hhgq", "votingage", "hispanic"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
-from spineflow.tasks.topdown.design.allocation import to_fractions
+from spineflow.tasks.topdown.design.problem import to_fractions
 
 
 def test_parts_are_rounded_up_where_most_is_lost() -> None:

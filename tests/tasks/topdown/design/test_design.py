@@ -17,8 +17,7 @@ from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.checks.accuracy.subjects import entity_levels
 from spineflow.tasks.topdown.checks.replicate import lay_out, measure, read_dataset, with_seed
-from spineflow.tasks.topdown.design.allocation import allocation_of
-from spineflow.tasks.topdown.design.problem import UniverseProblem
+from spineflow.tasks.topdown.design.problem import UniverseProblem, allocation_of
 from spineflow.tasks.topdown.design.settings import DesignSettings
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.ingest.ingest import public_tables

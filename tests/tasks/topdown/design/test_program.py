@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-from spineflow.tasks.topdown.design.allocation import RequestedAreas
-from spineflow.tasks.topdown.design.program import Program, certify_allocation, optimum
+from spineflow.tasks.solvers.split import Program, certify_allocation, optimum
+from spineflow.tasks.topdown.design.problem import RequestedAreas
 
 from tests.tasks.topdown.design.small_program import (
     NAMES,

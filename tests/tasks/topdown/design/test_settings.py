@@ -34,13 +34,13 @@ REFUSED = [
     (of_target('query = "weather", level = "tract"'), "design.persons.targets.tracts.query"),
     (of_target('query = "total"'), "needs either level or areas"),
     (of_target(f'{LEVEL}, areas = "a.csv"'), "needs either level or areas"),
-    (of_target(f'{LEVEL}, weight = "0"'), "weight and margin must be positive"),
-    (of_target(f'{LEVEL}, margin = "0"'), "weight and margin must be positive"),
+    (of_target(f'{LEVEL}, weight = "0"'), "must be above 0"),
+    (of_target(f'{LEVEL}, margin = "0"'), "must be above 0"),
     (
         of_target(f'{LEVEL}, margin = "5"', 'objective = "weighted_sum"'),
         "margin does nothing in a weighted sum",
     ),
-    (of_target(f'{LEVEL}, weight = "2"'), "weight does nothing in a ratio to margins"),
+    (of_target(f'{LEVEL}, weight = "2"'), "weight does nothing but in a weighted sum"),
     (of_target(LEVEL, 'objective = "smallest_rho"'), "margin is missing; the smallest rho"),
 ]
 

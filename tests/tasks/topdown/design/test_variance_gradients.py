@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.topdown.design.allocation import (
+from spineflow.tasks.topdown.design.problem import (
     RequestedAreas,
     allocation_of,
     shares_of,

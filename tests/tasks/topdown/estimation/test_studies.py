@@ -12,7 +12,7 @@ from spineflow.geography.levels import OF_THE_SPINE
 from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.checks.replicate import study, with_estimator
-from spineflow.tasks.topdown.design.allocation import shares_of, to_fractions
+from spineflow.tasks.topdown.design.problem import shares_of, to_fractions
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.settings import TopdownSettings
 

@@ -23,7 +23,6 @@ from spineflow.tasks.noise.distributions import (
 )
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.workload.budget import Budget
-from spineflow.tasks.topdown.workload.costs import attribute_share, block_within_share
 from spineflow.tasks.topdown.workload.exact_loss import (
     change_of_attribute,
     change_of_block,
@@ -34,6 +33,7 @@ from spineflow.tasks.topdown.workload.exact_loss import (
     exact_rho,
     paths_of,
     rho_under_guarantee,
+    share_of,
 )
 
 from tests.tasks.ledger.all_outcomes import by_enumeration
@@ -198,10 +198,12 @@ def test_a_block_is_protected_as_in_the_worst_pair(geolevel: str, epsilon: float
 def test_parts_of_a_record_lose_less_than_by_the_rho_of_their_share() -> None:
     parts = exact_parts(BUDGET, SCHEMA, DELTA)
     for name, epsilon in parts.attributes.items():
-        rho = BUDGET.total * attribute_share(BUDGET, SCHEMA, name)
+        rho = BUDGET.total * share_of(
+            BUDGET, BUDGET.geolevel_shares, change_of_attribute(SCHEMA, name)
+        )
         assert 0.8 * epsilon_tight(rho, DELTA) < epsilon < epsilon_tight(rho, DELTA)
     for name, epsilon in parts.block_within.items():
-        rho = BUDGET.total * block_within_share(BUDGET, name)
+        rho = BUDGET.total * share_of(BUDGET, BUDGET.geolevel_shares, change_of_block(BUDGET, name))
         assert 0.8 * epsilon_tight(rho, DELTA) < epsilon < epsilon_tight(rho, DELTA)
     totals = {level: {"total": Fraction(1)} for level in BUDGET.geolevel_shares}
     assert exact_parts(replace(BUDGET, query_shares=totals), SCHEMA, DELTA).attributes == {
@@ -214,7 +216,9 @@ def test_parts_of_a_record_have_their_share_of_pure_noise() -> None:
     pure = replace(BUDGET, mechanism=DISCRETE_LAPLACE, delta=None)
     parts = exact_parts(pure, SCHEMA, DELTA)
     for name, epsilon in parts.attributes.items():
-        spent = float(pure.total * attribute_share(pure, SCHEMA, name))
+        spent = float(
+            pure.total * share_of(pure, pure.geolevel_shares, change_of_attribute(SCHEMA, name))
+        )
         assert 0.999 * spent < epsilon < spent
     close = {"rel": 3e-4}
     assert parts.block_within == pytest.approx({"US": 1.125, "State": 0.75}, **close)
