@@ -31,7 +31,7 @@ from ..estimation.full_information import measured_algebra
 from ..estimation.problem import NO_BOUND, QueryMeasurement
 from ..estimation.query_algebra import QueryAlgebra
 from ..estimation.shard_constraints import sums_of_level
-from ..estimation.spine_estimates import Gains, GroupedEstimates, Step
+from ..estimation.spine_estimates import GroupedEstimates, Step
 from ..settings import TopdownSettings
 from ..spine.files import spine_of
 from ..spine.shards import shards_by_geolevel
@@ -289,7 +289,7 @@ def keep_posterior(run: RunDirectory, universe: str, found: RunPosterior) -> Pat
                 "parts": step.parts.to_arrays(_STEPS),
                 "whole": step.whole,
                 "sums": step.sums.to_arrays(_STEPS),
-                "gains": [(gain.along, gain.along_diffuse) for gain in step.gains],
+                "gains": step.gains,
             }
             for step in posterior.steps
         ],
@@ -323,12 +323,8 @@ def posterior_of(run: RunDirectory, settings: TopdownSettings, universe: str) ->
     estimates = partial(GroupedEstimates.of_arrays, algebra)
 
     def step(of: Mapping[str, Any]) -> Step:
-        sums = estimates(of["sums"])
-        gains = tuple(
-            Gains(group.estimates, algebra.components, *along)
-            for group, along in zip(sums.groups, of["gains"], strict=True)
-        )
-        return Step(estimates(of["parts"]), of["whole"], sums, gains)
+        gains = tuple((along, along_diffuse) for along, along_diffuse in of["gains"])
+        return Step(estimates(of["parts"]), of["whole"], estimates(of["sums"]), gains)
 
     steps = tuple(map(step, facts["steps"]))
     up = SpinePosterior(algebra, estimates(facts["root"]), steps, tuple(facts["depths"]))
