@@ -2,11 +2,12 @@
 
 Approaches the solution of the program that `active_set` solves, as if siblings had one common
 Hessian H up to their scales s_i: that of the child with the largest. The splitting puts the
-equalities with the quadratic and the inequalities into a projection. With penalties s_i R, R the
-diagonal of H, the quadratic step has the common matrix H + R: the sum over children becomes a shift
-of every child by lambda / s_i, and the pins one small solve per group, so an iteration is one
-product of a (c, k) with a (k, k) matrix ([ADMM2011], over-relaxed). Some iterations suffice to
-determine zero cells and binding bounds; `active_set` then finds the solution exactly.
+equalities with the quadratic and the inequalities into a projection. With penalties s_i R, R a
+multiple of H's diagonal, the quadratic step has the common matrix H + R: the sum over children
+becomes a shift of every child by lambda / s_i, and the pins one small solve per group, so an
+iteration is one product of a (c, k) with a (k, k) matrix ([ADMM2011], over-relaxed). Some
+iterations suffice to determine zero cells and binding bounds; `active_set` then finds the solution
+exactly.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from .active_set import add_to_rows
 from .dual_kernels import project_to_sum
 from .quadratic import Constraints, Quadratic, curvature, inverse_of_child, slope_of
 
-RELAXATION = 1.6
+RELAXATION, PENALTY = 1.6, 2.0
+"""Over-relaxation, and the penalty relative to the Hessian's diagonal."""
 SETTLED = 1000
 """The zeros count as found once an iteration changes at most one cell in this number."""
 FEWEST = 5
@@ -120,7 +122,7 @@ def approach(
     start, inverse_scale = z.copy(), 1.0 / quadratic.scale
     # The largest scale is 1.
     child, scratch = int(np.argmax(quadratic.scale)), np.empty(quadratic.answers.shape[1])
-    penalty = curvature(quadratic, child)
+    penalty = PENALTY * curvature(quadratic, child)
     inverse = inverse_of_child(quadratic, child, np.arange(k), penalty)
     for i in range(c):
         slope_of(quadratic, i, start[i], scratch, linear[i])

@@ -146,7 +146,8 @@ def refuse_large_core(settings: TopdownSettings) -> None:
     They are as large as the square of the number of core cells; see `query_algebra`.
     """
     for universe in settings.run.universes:
-        found = algebra_of(settings, universe).n_covariances
+        algebra = algebra_of(settings, universe)
+        found = len(algebra.components) * len(algebra.cell_type) ** 2
         if found > MOST_COVARIANCES:
             raise InputRefused(
                 f"run.estimator = {settings.run.estimator!r} carries {found:,} "

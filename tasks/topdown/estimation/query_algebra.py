@@ -212,11 +212,6 @@ class QueryAlgebra:
         """Number of the free attribute that has the most levels, None without any."""
         return max(self.free, key=lambda axis: self.schema.shape[axis], default=None)
 
-    @property
-    def n_covariances(self) -> int:
-        """Number of covariances of a geounit that can have every core cell."""
-        return len(self.components) * len(self.cell_type) ** 2
-
     def cells_of(self, type_is_possible: np.ndarray) -> np.ndarray:
         """Core cells `(n,)` of a geounit that can have the types of `type_is_possible` (T,)."""
         return np.flatnonzero(self.is_possible & type_is_possible[self.cell_type])

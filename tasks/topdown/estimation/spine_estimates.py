@@ -171,54 +171,8 @@ def with_totals(estimates: LinearEstimates, h: np.ndarray, totals: np.ndarray) -
     return LinearEstimates(mean, variance, diffuse)
 
 
-@dataclass(frozen=True, eq=False)
-class Gains:
-    """Response V P + D Q of parts to their wholes, whose `sums` are estimated from the parts alone.
-
-    along, along_diffuse : (N, S, n, n) P and Q of every whole.
-    """
-
-    sums: LinearEstimates
-    components: Components
-    along: np.ndarray
-    along_diffuse: np.ndarray
-
-    @classmethod
-    def of(cls, sums: LinearEstimates, components: Components) -> Gains:
-        """The response, from the sums over the parts."""
-        return cls(sums, components, *whole_gains(sums.variance, sums.diffuse))
-
-    def enter_given(
-        self,
-        into: LinearEstimates,
-        parts: LinearEstimates,
-        rows: np.ndarray,
-        whole: np.ndarray,
-        cells: np.ndarray,
-        wholes: LinearEstimates,
-    ) -> None:
-        """Enter in `into`, initially zero, the estimates of the parts `rows` given the final
-        estimates of the `wholes`; `whole` (N of the rows,) and `cells` as in `LinearEstimates.add`.
-        """
-        mean, distance = parts.mean[rows], wholes.mean[whole] - self.sums.mean[whole]
-        for component, columns in enumerate(self.components):
-            v, d = parts.variance[rows, component], parts.diffuse[rows, component]
-            at = whole, component
-            gain, is_diffuse = v @ self.along[at][:, cells], d.any()
-            if is_diffuse:
-                gain = gain + d @ self.along_diffuse[at][:, cells]
-            mean[:, :, columns] += gain @ distance[:, :, columns]
-            both = self.sums.variance[at] + wholes.variance[at]
-            into.variance[rows, component] = condition_on_total(v, gain, cells, both)
-            if is_diffuse:
-                both = self.sums.diffuse[at] + wholes.diffuse[at]
-                left = condition_on_total(d, gain, cells, both)
-                size = np.abs(d).max(axis=(1, 2), keepdims=True)
-                is_left = np.abs(left) > RELATIVE_LEFT * size
-                into.diffuse[rows, component] = np.where(is_left, left, 0.0)
-        into.mean[rows] = mean
-
-
+Gains = tuple[np.ndarray, np.ndarray]
+"""P and Q (N, S, n, n) of every whole, by which its parts respond with V P + D Q."""
 ROWS_AT_ONCE = 1 << 16
 """Geounits whose estimates are copied together."""
 
@@ -425,8 +379,8 @@ class Step:
         """Responses of parts to their wholes, for each group of the sums."""
         if self.known_gains is not None:
             return self.known_gains
-        components = self.sums.algebra.components
-        return tuple(Gains.of(group.estimates, components) for group in self.sums.groups)
+        sums = [group.estimates for group in self.sums.groups]
+        return tuple(whole_gains(of.variance, of.diffuse) for of in sums)
 
     def given(self, wholes: GroupedEstimates) -> GroupedEstimates:
         """Estimates of the parts given the final estimates of the wholes."""
@@ -434,10 +388,45 @@ class Step:
         found = GroupedEstimates.zero(self.parts.algebra, self.parts.type_is_possible)
         for group, gains in zip(self.sums.groups, self.gains, strict=True):
             above = wholes.at(group.rows, group.cells)
+            distance = above.mean - group.estimates.mean
+            variance = group.estimates.variance + above.variance
+            diffuse = group.estimates.diffuse + above.diffuse
+            both = LinearEstimates(distance, variance, diffuse)
             for number, rows, whole, cells in self.parts.parts_of(group, self.whole, n_wholes):
                 part, into = (of.groups[number].estimates for of in (self.parts, found))
-                gains.enter_given(into, part, rows, whole, cells, above)
+                own = part.taken(rows)
+                given = _given_wholes(own, both, gains, whole, cells, found.algebra.components)
+                for name in ARRAYS:
+                    getattr(into, name)[rows] = getattr(given, name)
         return found
+
+
+def _given_wholes(
+    parts: LinearEstimates,
+    both: LinearEstimates,
+    gains: Gains,
+    whole: np.ndarray,
+    cells: np.ndarray,
+    components: Components,
+) -> LinearEstimates:
+    """Estimates of parts given the final estimates of their wholes; `both` are the distance of
+    these from the sums over the parts, and the sums of both's covariances; `whole` and `cells` as
+    in `LinearEstimates.add`.
+    """
+    found, distance = parts.taken(np.arange(whole.size)), both.mean[whole]
+    for component, columns in enumerate(components):
+        v, d = parts.variance[:, component], parts.diffuse[:, component]
+        at = whole, component
+        gain, is_diffuse = v @ gains[0][at][:, cells], d.any()
+        if is_diffuse:
+            gain = gain + d @ gains[1][at][:, cells]
+            left = condition_on_total(d, gain, cells, both.diffuse[at])
+            size = np.abs(d).max(axis=(1, 2), keepdims=True)
+            is_left = np.abs(left) > RELATIVE_LEFT * size
+            found.diffuse[:, component] = np.where(is_left, left, 0.0)
+        found.mean[:, :, columns] += gain @ distance[:, :, columns]
+        found.variance[:, component] = condition_on_total(v, gain, cells, both.variance[at])
+    return found
 
 
 KnownSums = tuple[np.ndarray, np.ndarray]
@@ -499,11 +488,13 @@ def subtree_estimates(
             None at the last geolevel.
     """
     if below is None:
-        before = _unknown(algebra, type_is_possible)
+        before = Group.zeros(algebra, type_is_possible)
     else:
         before = below.sums(np.arange(len(type_is_possible)), type_is_possible)
     groups = []
     for group in before:
+        if below is None:
+            group.estimates.diffuse[:] = np.eye(group.cells.size)
         if measurements:
             a, b = algebra.information(measurements, group.cells, group.rows)
             taken_in = with_measurements(group.estimates, a, b, algebra.components)
@@ -511,13 +502,6 @@ def subtree_estimates(
         groups.append(group)
     found = GroupedEstimates(algebra, type_is_possible, tuple(groups))
     return found if totals is None else found.with_totals(totals)
-
-
-def _unknown(algebra: QueryAlgebra, type_is_possible: np.ndarray) -> Iterator[Group]:
-    """The groups of geounits without measurements below."""
-    for group in Group.zeros(algebra, type_is_possible):
-        group.estimates.diffuse[:] = np.eye(group.cells.size)
-        yield group
 
 
 def _sizes(algebra: QueryAlgebra) -> tuple[int, int]:
