@@ -5,14 +5,17 @@
 
 A universe measured on demand has a geolevel measured when the one above it has been estimated. The
 estimator `full_information` combines measurements from the blocks up before it estimates. In the
-background, next to the estimates, tasks predict the errors of a large run. The spine is summarised
-for the report during the release.
+background, next to the estimates, tasks predict the errors of a large run, compute the estimates
+behind its margins and the exact losses, and write the margins of its tables. The spine is
+summarised for the report during the release.
 
 Persons and housing units run side by side. All data travel through the run directory; tasks hand
 each other names and digests.
 """
 
 from __future__ import annotations
+
+from itertools import chain
 
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.topdown.ingest.shares import n_shares
@@ -23,10 +26,11 @@ from ..tasks.topdown.ingest.steps import (
     read_referred,
     recognise_people,
 )
+from ..tasks.topdown.measurement.steps import constrain, measure
 from ..tasks.topdown.product import TOPDOWN
 from ..tasks.topdown.settings import TopdownSettings, universe_waves
-from ..tasks.topdown.spine.files import shards_by_geolevel
-from ..tasks.topdown.steps import build_spine, constrain, measure
+from ..tasks.topdown.spine.shards import shards_by_geolevel
+from ..tasks.topdown.spine.steps import build_spine
 from .entry import CHARGED_FIRST, flow_of_product
 from .stages import Future, charge, finish, stage
 from .topdown_stages import TopdownStages
@@ -43,6 +47,8 @@ def stages(run: RunDirectory, settings: TopdownSettings) -> None:
         with stage("spine", f"{universe} spine"):
             spines[universe] = build_spine.submit(root, universe, wait_for=[ingested])
     finish()  # The shards to measure are in the spines.
+    # The charge and its dependencies leave a worker free.
+    losses = own.work_out_losses(dict([*spines.items()][:1]))
     charged = charge(root, wait_for=spines.values())
 
     # Constraints of a universe may follow from the released counts of others, which come first.
@@ -62,6 +68,7 @@ def stages(run: RunDirectory, settings: TopdownSettings) -> None:
     finish()
 
     predicted = own.predict_accuracy(spines)
+    posterior, margin_files = list[Future](), list[Future]()
     estimated: dict[str, list[Future]] = {}
     for wave in waves:
         for universe in (one for one in wave if one not in constrained):
@@ -70,11 +77,15 @@ def stages(run: RunDirectory, settings: TopdownSettings) -> None:
                     root, universe, wait_for=[spines[universe]]
                 )
         finish()
+        if len(constrained) == len(universes):
+            # Estimates behind the margins read every universe's constraints.
+            facts = [*constrained.values(), *chain(*measured.values())]
+            posterior, margin_files = own.begin_margins(facts)
         estimated |= own.estimate_universes(wave, measured, constrained)
 
-    written = own.write_release(estimated)
+    written = own.write_release(estimated, posterior, margin_files)
     compared = own.compare_with_input(predicted, estimated)
-    finish([*written, *predicted.values()])
+    finish([*written, *losses, *posterior, *margin_files, *predicted.values()])
     own.check_and_release(spines, written, compared)
 
 

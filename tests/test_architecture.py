@@ -57,7 +57,8 @@ STAGES = (
     {"estimation", "postprocess"},
     {"intervals", "release"},
     {"checks"},
-    {"design", "trials"},
+    {"design", "trials", "protected"},
+    {"preflight", "summaries"},
     {"product", "steps"},
 )
 """The folders and modules of a product; each imports from its own set and those before it."""

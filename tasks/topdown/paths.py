@@ -44,9 +44,8 @@ def demanded_file(run: RunDirectory, universe: str, geolevel: str, shard: str) -
 
 
 def combined_file(run: RunDirectory, universe: str, geolevel: str, shard: str) -> Path:
-    """Estimates of a shard's parents from the measurements of the shard and all below it: the file
-    that `runs.objects` writes last."""
-    return below(run.root / "combined", universe, geolevel, f"{shard}.json")
+    """Estimates of a shard's parents from the measurements of the shard and all below it."""
+    return below(run.root / "combined", universe, geolevel, f"{shard}.parquet")
 
 
 def solves_file(run: RunDirectory, universe: str, geolevel: str, shard: str) -> Path:

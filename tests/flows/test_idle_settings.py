@@ -51,7 +51,7 @@ IDLE = {
         ('geography.categories = ["group_quarters"]', "geography.strong_mcd_states", '["35"]'),
         ('geography.spine = "conventional"', "geography.fanout_cutoff", "0"),
         ('geography.spine = "conventional"', "geography.block_groups", '"production"'),
-        (BLOCKS, "geography.levels", "false"),
+        (BLOCKS, "geography.bypass", "false"),
         (BLOCKS, "budget.persons.geolevels", SIXTHS),
         (BLOCKS, "workload.persons.passes.County", PASSES),
         (BLOCKS, "workload.persons.passes.other", PASSES),

@@ -18,12 +18,10 @@ import numpy as np
 import pyarrow.parquet as pq
 from pydantic import TypeAdapter
 
-from ....validation.outcome import CHECKS_FILE, Outcome
+from ....validation.outcome import Outcome
 from ....validation.topdown.run_checks import BELOW, PLAN, CheckedRun, Findings, Piece
 from ...runs.directory import RunDirectory, code_version
 from ...runs.files import state_of_file, write_text
-from ...runs.handles import Made, created, reused
-from ...runs.steps import step
 from ..paths import geography_file, spine_folder
 from ..settings import TopdownSettings
 
@@ -132,16 +130,3 @@ def _files(run: RunDirectory) -> Iterator[Path]:
         yield from (run.root / "spine").glob(f"*/{pattern}")
     for folder in (run.root / "estimates", run.root / "measurements", run.unchecked_release):
         yield from (path for path in folder.rglob("*") if path.is_file())
-
-
-@step("check piece", TopdownSettings, run_name="check {subject} {kind} {number}")
-def check_piece(
-    run: RunDirectory, settings: TopdownSettings, kind: str, subject: str, number: int, of: int
-) -> Made:
-    """Check a piece of a large run, by code independent of the estimator, for `check_release`."""
-    piece = Piece(kind, subject, number, of)
-    if run.release.exists():
-        return reused(run.checks / CHECKS_FILE)
-    if read_findings(run, piece, state_of_files(run)) is not None:
-        return reused(findings_file(run, piece))
-    return created(write_findings(run, piece))

@@ -112,7 +112,7 @@ def _pass_problem() -> PassProblem:
 
 
 CALLS = {
-    active_sets: (admm.approach, active_set._iterate),
+    active_sets: (admm.approach, admm.first_point, active_set._iterate),
     newton_steps: (dual_newton._rounds,),
     flows: (network_flow.solve,),
     exchanges: (exchange._exchange,),

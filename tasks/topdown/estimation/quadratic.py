@@ -154,18 +154,34 @@ def cells_by_level(levels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _product(covariance: InverseCovariance, i: int, y: np.ndarray) -> np.ndarray:
-    """Child i's matrix times `y` (k,)."""
-    classes, levels = covariance.class_of_cell, covariance.level_of_cell
-    n = covariance.within.shape[1]
-    sums, by_level, out = np.zeros(n), np.zeros((levels.max() + 1, n)), np.empty(y.size)
+def add_product(
+    within: np.ndarray,
+    across: np.ndarray,
+    classes: np.ndarray,
+    levels: np.ndarray,
+    y: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """Add the matrix of W and G on cells of these `classes` and `levels` (k,), times `y` (k,), to
+    `out`."""
+    n = within.shape[0]
+    sums = np.zeros(n)
+    by_level = np.zeros((levels.max() + 1, n))
     for j in range(y.size):
         if y[j] != 0.0:
             sums[classes[j]] += y[j]
             by_level[levels[j], classes[j]] += y[j]
-    moved, products = np.dot(covariance.across[i], sums), np.dot(by_level, covariance.within[i])
+    moved = np.dot(across, sums)
+    products = np.dot(by_level, within)
     for j in range(y.size):
-        out[j] = moved[classes[j]] + products[levels[j], classes[j]]
+        out[j] = out[j] + moved[classes[j]] + products[levels[j], classes[j]]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _product(covariance: InverseCovariance, i: int, y: np.ndarray) -> np.ndarray:
+    """Child i's matrix times `y` (k,)."""
+    out, classes, levels = np.zeros(y.size), covariance.class_of_cell, covariance.level_of_cell
+    add_product(covariance.within[i], covariance.across[i], classes, levels, y, out)
     return out
 
 
@@ -235,8 +251,8 @@ class Quadratic(NamedTuple):
 
     The matrix of a profile is diagonal[m] I + A' coarse[m] A, where A (r, k) is the 0/1 matrix of
     `coarse_rows` (n_coarse, k), the rows of the queries that no other refines. `diagonal` (m,) is
-    the weight of the queries that distinguish all cells, or without such queries that of a proximal
-    term, which makes the matrix definite and is no part of the objective.
+    the weight of the queries that distinguish all cells, or without such queries a `proximal` term
+    (m,) that makes the matrix definite and is no part of the objective.
 
     Where `covariance` is not empty, the objective is weighed by the inverses of the children's
     covariances instead; of the rest, only `scale` is then used.
@@ -249,6 +265,7 @@ class Quadratic(NamedTuple):
     profile: np.ndarray
     scale: np.ndarray
     diagonal: np.ndarray
+    proximal: np.ndarray
     coarse: np.ndarray
     coarse_rows: np.ndarray
     covariance: InverseCovariance = InverseCovariance.none()
@@ -287,8 +304,8 @@ PROXIMAL_WEIGHT = 1e-2
 @njit(cache=True, nogil=True)
 def factor(
     labels: np.ndarray, columns: np.ndarray, weights: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(diagonal, coarse, coarse_rows) of `Quadratic`; `columns` are its starts."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """(diagonal, proximal, coarse, coarse_rows) of `Quadratic`; `columns` are its starts."""
     n_queries, k = labels.shape
     n_profiles = weights.shape[0]
     size = columns[1:] - columns[:-1]
@@ -311,7 +328,7 @@ def factor(
             chosen[n_coarse] = q
             starts[n_coarse + 1] = starts[n_coarse] + size[q]
             n_coarse += 1
-    diagonal = np.zeros(n_profiles)
+    diagonal, proximal = np.zeros(n_profiles), np.zeros(n_profiles)
     coarse_rows = np.empty((n_coarse, k), dtype=np.int64)
     for s in range(n_coarse):
         coarse_rows[s] = starts[s] + labels[chosen[s]] - columns[chosen[s]]
@@ -335,8 +352,9 @@ def factor(
             for s in range(n_coarse):
                 for j in range(k):
                     trace += coarse[m, coarse_rows[s, j], coarse_rows[s, j]]
-            diagonal[m] = PROXIMAL_WEIGHT * trace / k if trace > 0.0 else PROXIMAL_WEIGHT**2
-    return diagonal, coarse, coarse_rows
+            proximal[m] = PROXIMAL_WEIGHT * trace / k if trace > 0.0 else PROXIMAL_WEIGHT**2
+            diagonal[m] = proximal[m]
+    return diagonal, proximal, coarse, coarse_rows
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -406,17 +424,31 @@ def squared_distance(quadratic: Quadratic, x: np.ndarray) -> float:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def inverse_of_sum(diagonal: np.ndarray, coarse: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Inverse (f, f) of D + A' C A; where it saves work, by Woodbury's formula.
+def thin_inverse(diagonal: np.ndarray, coarse: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """(C^-1 + A D^-1 A')^-1 (r, r), by which Woodbury's formula inverts D + A' C A.
 
     diagonal (f,) is D, coarse (r, r) is C, rows (n_coarse, f) the rows of A that hold each cell.
     """
+    r = coarse.shape[0]
+    tiny = TINY * max(np.trace(coarse) / r, diagonal.min())
+    matrix = definite_inverse(coarse + tiny * np.eye(r))
+    for s in range(rows.shape[0]):
+        for t in range(rows.shape[0]):
+            for j in range(diagonal.size):
+                matrix[rows[s, j], rows[t, j]] += 1.0 / diagonal[j]
+    return definite_inverse(matrix)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def inverse_of_sum(diagonal: np.ndarray, coarse: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Inverse (f, f) of D + A' C A; see `thin_inverse`, used where it saves work."""
     f = diagonal.size
     if f > SMALL:
         present = np.unique(rows)
         if THIN * present.size <= f:
             few = np.searchsorted(present, rows)
-            return _thin_inverse(diagonal, coarse[present][:, present], few)
+            inner = thin_inverse(diagonal, coarse[present][:, present], few)
+            return _by_thin_inverse(diagonal, inner, few)
     matrix = np.diag(diagonal)
     for s in range(rows.shape[0]):
         for a in range(f):
@@ -427,17 +459,10 @@ def inverse_of_sum(diagonal: np.ndarray, coarse: np.ndarray, rows: np.ndarray) -
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _thin_inverse(diagonal: np.ndarray, coarse: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Inverse of D + A' C A as 1/D - 1/D A' (C^-1 + A 1/D A')^-1 A 1/D."""
-    f, r = diagonal.size, coarse.shape[0]
-    tiny = TINY * max(np.trace(coarse) / r, diagonal.min())
-    inner = definite_inverse(coarse + tiny * np.eye(r))
-    for s in range(rows.shape[0]):
-        for t in range(rows.shape[0]):
-            for j in range(f):
-                inner[rows[s, j], rows[t, j]] += 1.0 / diagonal[j]
-    inner = definite_inverse(inner)
-    matrix, line = np.zeros((f, f)), np.empty(r)
+def _by_thin_inverse(diagonal: np.ndarray, inner: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """The inverse of D + A' C A from `inner`, the `thin_inverse` of its rows."""
+    f = diagonal.size
+    matrix, line = np.zeros((f, f)), np.empty(inner.shape[0])
     for a in range(f):
         line[:] = 0.0
         for s in range(rows.shape[0]):

@@ -25,7 +25,8 @@ from ...runs.handles import Made, created
 from ...runs.steps import step
 from ..paths import combined_file
 from ..settings import TopdownSettings
-from ..spine.files import Family, Shard, shard_of, spine_of
+from ..spine.files import spine_of
+from ..spine.shards import Family, Shard, shard_of
 from ..workload.implied_types import possible_cells
 from ..workload.sections import Estimator as EstimatorName
 from . import full_information

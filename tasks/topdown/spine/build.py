@@ -51,7 +51,8 @@ from ...runs.names import did_you_mean
 from ..paths import geography_file, invariants_file, spine_folder
 from ..settings import TopdownSettings
 from ..workload.sections import DHC, GeographySettings
-from .files import cut_spine, write_shards, write_spine
+from .files import write_spine
+from .shards import cut_spine, write_shards
 
 
 def spine_rules(settings: GeographySettings, census: Census) -> SpineRules:

@@ -26,7 +26,7 @@ from spineflow.tasks.topdown.paths import (
     spine_folder,
 )
 from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.files import Shard, read_shards, write_shards
+from spineflow.tasks.topdown.spine.shards import Shard, read_shards, write_shards
 from spineflow.tasks.trips.measurement import Cuts, NodeShard, read_cuts
 from spineflow.tasks.trips.plan import cuts_file, estimates_file, measured_file
 

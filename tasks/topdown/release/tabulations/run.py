@@ -12,7 +12,6 @@ a declared table, whose answers are rows, they are `lower` and `upper`.
 An interval holds the truth with a probability of 90 % at least. It is the bounded kind of
 `tasks.topdown.intervals.intervals`: from all noisy measurements, the declarations, and the fact
 that counts are not negative. It is no interval around the published count, which may lie outside.
-The report says how often: a release is whole, not negative and consistent, and therefore biased.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow.csv
 from scipy import sparse
 
 from ....census.areas import descriptions, entities
@@ -33,19 +32,18 @@ from ....census.cef_2020 import CENSUS
 from ....census.declarations import SummaryLevelDeclaration, TableDeclaration
 from ....census.invariants import read_geography
 from ....runs.directory import RunDirectory
-from ....runs.files import write_text
 from ....runs.stamps import WrittenFiles, concatenate_rows, write_rows
 from ...intervals.areas import BlockAreas
 from ...intervals.intervals import CellAnswers, PublishedCells
-from ...intervals.run_posterior import RunLevels, RunPosterior, margins_refusal
+from ...intervals.run_posterior import RunPosterior
 from ...measurement.public_answers import area_counts
 from ...paths import geography_file
 from ...settings import TopdownSettings
-from ...spine.files import n_pieces, spine_of, states_of_subspine
+from ...spine.files import spine_of
+from ...spine.subspines import n_pieces, states_of_subspine
 from .legacy import legacy_files, write_state
 from .levels import SUMMARY_LEVELS, entities_of, tables_of, variable_matrix, variables_of
 from .tables import (
-    COUNT,
     LABELLED,
     TABLES,
     LevelTable,
@@ -88,17 +86,22 @@ def write_table_margins(
     columns = entity_columns(of_level)
     kinds = {name: column.type for name, column in columns.items()}
     kinds |= dict.fromkeys(_end_columns(variables), pa.int64())
-
-    def batches() -> Iterator[dict[str, pa.Array]]:
-        for parts in zip(*answers, strict=True):
-            (start, first), *_ = parts
-            codes = {
-                name: column.slice(start, len(first.estimate)) for name, column in columns.items()
-            }
-            yield codes | _variable_columns(variables, [part for _, part in parts])
-
+    batches = _table_batches(columns, variables, answers)
     stem = directory / TABLES / f"{level.stem}{SUFFIX}"
-    return write_rows(stem, pa.schema(kinds), batches(), settings.is_private, text_form(columns))
+    return write_rows(stem, pa.schema(kinds), batches, settings.is_private, text_form(columns))
+
+
+def _table_batches(
+    columns: Mapping[str, pa.Array],
+    variables: Sequence[str],
+    answers: Sequence[Iterator[tuple[int, CellAnswers]]],
+) -> Iterator[dict[str, pa.Array]]:
+    """Runs of entities, from the answers of each universe to them."""
+    for parts in zip(*answers, strict=True):
+        (start, first), *_ = parts
+        n = len(first.estimate)
+        codes = {name: column.slice(start, n) for name, column in columns.items()}
+        yield codes | _variable_columns(variables, [part for _, part in parts])
 
 
 def _variable_columns(
@@ -166,6 +169,13 @@ def tabulated_universes(settings: TopdownSettings) -> tuple[str, ...]:
     return tuple(name for name in universes if tables_of(settings.schema_of(name)))
 
 
+def has_tables(settings: TopdownSettings) -> bool:
+    """Whether the release has tables."""
+    census = settings.compiled_census
+    named = census.tables if settings.release.tables and not census.summary_levels else ()
+    return bool(named or tabulated_universes(settings))
+
+
 def has_legacy(settings: TopdownSettings) -> bool:
     """Whether there will be P.L. 94-171 files, which need every table."""
     tables = {
@@ -176,17 +186,20 @@ def has_legacy(settings: TopdownSettings) -> bool:
     return settings.release.pl94171 and tables == {table.name for table in CENSUS.tables}
 
 
-class RunTables:
-    """The tables of a run and their margins: one of every summary level, with the variables of all
-    universes; of a census without summary levels, the tables that it declares by name."""
+def tables_of_run(run: RunDirectory, settings: TopdownSettings) -> NamedTables | LevelTables:
+    """The tables of a run in the form that its census declares."""
+    if settings.compiled_census.summary_levels:
+        return LevelTables(run, settings)
+    return NamedTables(run, settings)
+
+
+class LevelTables:
+    """The tables of summary levels of a run, and their margins; all universes share the files."""
 
     def __init__(self, run: RunDirectory, settings: TopdownSettings) -> None:
-        self.run, self.settings, self.folder = run, settings, run.unchecked_release
-        self.universes = tabulated_universes(settings)
-        """Universes with tables of summary levels."""
-        census, self.declared = settings.compiled_census, dict[str, TableDeclaration]()
-        if settings.release.tables and not census.summary_levels:
-            self.declared = {table.name: table for table in census.tables}
+        self.run, self.settings = run, settings
+        self.together = [settings.run.universes]
+        """Universes in the same files."""
 
     @cached_property
     def states(self) -> States:
@@ -196,44 +209,29 @@ class RunTables:
     @property
     def n_pieces(self) -> int:
         """Number of pieces in which workers write the tables, each of a subspine."""
-        return n_pieces(self.run, self.settings, self.universes[0]) if self.universes else 1
-
-    def stems_by_universes(self) -> dict[tuple[str, ...], list[str]]:
-        """Names of the tables by the universes that they are of, in the order of writing."""
-        if self.settings.compiled_census.summary_levels:
-            return {self.settings.run.universes: _STEMS if self.universes else []}
-        return {
-            (universe,): [name for name, own in self.declared.items() if own.universe == universe]
-            for universe in self.settings.run.universes
-        }
+        return n_pieces(self.run, self.settings, tabulated_universes(self.settings)[0])
 
     def files(self) -> list[Path]:
-        """Paths of the tables in the order in which they are written; empty without tables."""
-        if not self.universes:
-            return table_files(self.folder, self.declared)
-        return [*table_files(self.folder, _STEMS), *self._legacy_files(self.states.fips)]
+        """Paths of the tables in the order in which they are written."""
+        states = self.states.fips
+        return [*table_files(self.run.unchecked_release, _STEMS), *self._legacy_files(states)]
 
     def write(self) -> list[Path]:
         """Write the tables from the estimates, using the pieces that exist; returns the files."""
-        of = self.n_pieces
-        if of > 1:
-            folders = [self.write_piece(number, of) / TABLES for number in range(of)]
+        of, place = self.n_pieces, self.run.unchecked_release
+        if of == 1:
+            self._write(place, self.states.fips)
+        else:
+            folders = [self.write_piece(number, of) for number in range(of)]
             for stem in _STEMS:
-                concatenate_rows(self.folder / TABLES / stem, [one / stem for one in folders])
-        elif self.universes:
-            self._write(self.folder, self.states.fips)
-        elif self.declared:
-            areas = read_geography(geography_file(self.run))
-            for table in self.declared.values():
-                counts = area_counts(self.run, self.settings, table.universe, len(areas))
-                write_declared_table(self.settings, table, counts, areas, self.folder)
+                concatenate_rows(place / TABLES / stem, [one / TABLES / stem for one in folders])
         return self.files()
 
     def write_piece(self, number: int, of: int) -> Path:
         """Write the tables of a subspine's states, unless they exist, with their P.L. 94-171 files;
         returns the folder of the tables."""
         folder = self.run.piece(TABLES, number, of)
-        spine = spine_of(self.run, self.universes[0])
+        spine = spine_of(self.run, tabulated_universes(self.settings)[0])
         states = states_of_subspine(spine, number, self.states.fips)
         files = [*table_files(folder, _STEMS), *self._legacy_files(states)]
         if not all(path.exists() for path in files):
@@ -246,7 +244,7 @@ class RunTables:
 
         def tabulations() -> Iterator[list[LevelTable]]:
             chosen = replace(self.states, fips=tuple(states))
-            parts = state_tabulations(run, settings, self.universes, chosen)
+            parts = state_tabulations(run, settings, tabulated_universes(settings), chosen)
             for fips, tables in zip(states, parts, strict=True):
                 if has_legacy(settings):
                     write_state(tables, self._legacy_files([fips]))
@@ -258,107 +256,90 @@ class RunTables:
         """The P.L. 94-171 files of some states, if there are any."""
         if not has_legacy(self.settings):
             return []
-        is_private = self.settings.is_private
-        files = legacy_files(self.folder, self.states.fips, is_private=is_private)
+        folder, is_private = self.run.unchecked_release, self.settings.is_private
+        files = legacy_files(folder, self.states.fips, is_private=is_private)
         return [path for fips in states for path in files[fips]]
 
-    def write_margins(self, stem: str, found: Mapping[str, RunPosterior]) -> None:
-        """Write the margins of a table, from the posteriors of its universes."""
-        areas = read_geography(geography_file(self.run))
-        if stem in self.declared:
-            own = found[self.declared[stem].universe]
-            write_declared_margins(self.settings, self.declared[stem], own, areas, self.folder)
-            return
-        of_tables = {name: found[name] for name in self.universes}
-        level = next(level for level in SUMMARY_LEVELS.values() if level.stem == stem)
-        write_table_margins(self.settings, of_tables, areas, self.folder, level)
+    def margin_pieces(self) -> list[str]:
+        """Tables with margins, each a piece, the longest first."""
+        return [*reversed(_STEMS)] if tabulated_universes(self.settings) else []
+
+    def universes_of(self, piece: str) -> tuple[str, ...]:
+        """The universes whose posteriors determine a piece of the margins."""
+        return tabulated_universes(self.settings)
+
+    def margin_files(self, piece: str) -> list[Path]:
+        """Paths of a piece of the margins."""
+        return table_files(self.run.unchecked_release, [piece], SUFFIX)
+
+    def write_margins(self, piece: str, found: Mapping[str, RunPosterior]) -> None:
+        """Write a piece of the margins, from the posteriors of its universes."""
+        own = {name: found[name] for name in tabulated_universes(self.settings)}
+        geography, folder = read_geography(geography_file(self.run)), self.run.unchecked_release
+        level = next(level for level in SUMMARY_LEVELS.values() if level.stem == piece)
+        write_table_margins(self.settings, own, geography, folder, level)
 
 
 _STEMS = [level.stem for level in SUMMARY_LEVELS.values()]
 """Names of the files of the summary levels, without endings."""
 
 
-REFUSAL = "summary/none.txt"
-"""File of a universe with the reason why it has no margins, below its folder of intervals."""
+class NamedTables:
+    """The named tables of a run, and their margins; each universe has files of its own."""
 
+    def __init__(self, run: RunDirectory, settings: TopdownSettings) -> None:
+        self.run, self.settings = run, settings
+        self.folder = run.unchecked_release
+        self.together = [(universe,) for universe in settings.run.universes]
+        """Universes in the same files."""
 
-def has_margins(settings: TopdownSettings) -> bool:
-    """Whether margins are requested, noise was drawn, and every answer was measured."""
-    return (
-        settings.release.margins
-        and settings.has_all_measurements
-        and not any(settings.budget_of(universe).infinite for universe in settings.run.universes)
-    )
+    def tables(self) -> Sequence[TableDeclaration]:
+        """All declared tables, if tables are requested."""
+        return self.settings.compiled_census.tables if self.settings.release.tables else ()
 
+    @property
+    def n_pieces(self) -> int:
+        """Number of pieces in which workers write the tables."""
+        return 1
 
-def universes_without_margins(run: RunDirectory, settings: TopdownSettings) -> dict[str, str]:
-    """The universes without the requested margins, with the reasons; empty before the margins are
-    made."""
-    files = {name: run.root / "intervals" / name / REFUSAL for name in settings.run.universes}
-    return {name: file.read_text("utf-8") for name, file in files.items() if file.exists()}
+    def files(self) -> list[Path]:
+        """Paths in the order in which they are written."""
+        return table_files(self.folder, [table.name for table in self.tables()])
 
+    def write_piece(self, number: int, of: int) -> Path:
+        """Raises NotImplementedError: there is one piece."""
+        raise NotImplementedError
 
-def missing_margins(
-    run: RunDirectory, settings: TopdownSettings
-) -> dict[tuple[str, ...], list[str]]:
-    """The tables without margins by the universes that get margins together, but for universes
-    that the run has recorded as too large."""
-    none, found = universes_without_margins(run, settings), {}
-    for universes, stems in RunTables(run, settings).stems_by_universes().items():
-        missing = [
-            stem
-            for stem in stems
-            if not all(path.exists() for path in table_files(run.unchecked_release, [stem], SUFFIX))
+    def write(self) -> list[Path]:
+        """Write all tables from the estimates; returns the files."""
+        areas, files = read_geography(geography_file(self.run)), list[Path]()
+        for table in self.tables():
+            counts = area_counts(self.run, self.settings, table.universe, len(areas))
+            written = write_declared_table(self.settings, table, counts, areas, self.folder)
+            files += [written.parquet, written.csv]
+        return files
+
+    def margin_pieces(self) -> list[str]:
+        """Tables with margins, each a piece."""
+        return [
+            table.name
+            for (universe,) in self.together
+            for table in self.tables()
+            if table.universe == universe
         ]
-        if missing and none.keys().isdisjoint(universes):
-            found[universes] = missing
-    return found
 
+    def universes_of(self, piece: str) -> tuple[str, ...]:
+        """The universes whose posteriors determine a table's margins."""
+        return (self._table(piece).universe,)
 
-def write_margins(run: RunDirectory, settings: TopdownSettings) -> int:
-    """Write the missing margins of the unchecked tables; returns the number of these tables.
+    def margin_files(self, piece: str) -> list[Path]:
+        """Paths of the margins of a table."""
+        return table_files(self.folder, [piece], SUFFIX)
 
-    Reads measurements, constraints and public geography. A universe whose estimates would not fit
-    in memory gets none, and the run records the reason. Universes in the same tables get margins
-    together or not at all; others are taken one after the other.
-    """
-    tables, n_tables = RunTables(run, settings), 0
-    for universes, stems in missing_margins(run, settings).items():
-        levels = {name: RunLevels.read(run, settings, name) for name in universes}
-        sizes = {name: part.size for name, part in levels.items()}
-        together = sum(size.numbers for size in sizes.values())
-        reasons = {name: margins_refusal(name, size, together) for name, size in sizes.items()}
-        for name, why in reasons.items():
-            if why is not None:
-                write_text(run.root / "intervals" / name / REFUSAL, why)
-        if not any(reasons.values()):
-            found = {name: RunPosterior.of(levels.pop(name)) for name in universes}
-            for stem in stems:
-                tables.write_margins(stem, found)
-            n_tables += len(stems)
-    return n_tables
+    def write_margins(self, piece: str, found: Mapping[str, RunPosterior]) -> None:
+        """Write the margins of a table, from the posteriors of its universes."""
+        table, areas = self._table(piece), read_geography(geography_file(self.run))
+        write_declared_margins(self.settings, table, found[table.universe], areas, self.folder)
 
-
-def counts_in_margins(release: Path) -> list[dict[str, str | int]]:
-    """For each table of a release with margins, its counts that are not known exactly, and the
-    shares of them below, inside and above their intervals."""
-    rows: list[dict[str, str | int]] = []
-    for path in sorted((release / TABLES).glob(f"*{SUFFIX}.parquet")):
-        stem, names = path.stem.removesuffix(SUFFIX), pq.read_schema(path).names
-        ends = {COUNT: [LOWER, UPPER]}
-        if LOWER not in names:
-            found = [name.removesuffix("_LOWER") for name in names if name.endswith("_LOWER")]
-            ends = {name: [f"{name}_LOWER", f"{name}_UPPER"] for name in found}
-        n_open, n_below, n_above = np.zeros(3, dtype=np.int64)
-        for name, own in ends.items():  # One column at a time: tables of blocks are large.
-            count = pq.read_table(path.with_stem(stem), columns=[name])[name].to_numpy()
-            lower, upper = (column.to_numpy() for column in pq.read_table(path, columns=own))
-            is_open = lower < upper
-            n_open += is_open.sum()
-            n_below += (is_open & (count < lower)).sum()
-            n_above += (is_open & (count > upper)).sum()
-        if n_open:
-            row: dict[str, str | int] = {"table": stem, "counts": int(n_open)}
-            shares = {"below": n_below, "inside": n_open - n_below - n_above, "above": n_above}
-            rows.append(row | {place: f"{n / n_open:.1%}" for place, n in shares.items()})
-    return rows
+    def _table(self, name: str) -> TableDeclaration:
+        return next(table for table in self.tables() if table.name == name)

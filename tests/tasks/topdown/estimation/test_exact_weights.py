@@ -80,6 +80,7 @@ def as_quadratic(covariance: InverseCovariance) -> quadratic.Quadratic:
         profile,
         covariance.scales(),
         np.zeros(1),
+        np.zeros(1),
         np.zeros((1, 0, 0)),
         numbers,
         covariance,

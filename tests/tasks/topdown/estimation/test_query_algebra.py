@@ -191,9 +191,8 @@ def made_quadratic(seed: int, k: int, sizes: list[int], c: int = 3) -> Quadratic
 
 def hessian(quadratic: Quadratic, i: int) -> np.ndarray:
     """Child i's matrix from its definition, with the proximal term."""
-    profile, k = quadratic.profile[i], quadratic.labels.shape[1]
-    is_singular = not (np.diff(quadratic.starts) == k).any()
-    matrix = quadratic.diagonal[profile] * is_singular * np.eye(k)
+    profile = quadratic.profile[i]
+    matrix = quadratic.proximal[profile] * np.eye(quadratic.labels.shape[1])
     for label, weight in zip(quadratic.labels, quadratic.weights[profile], strict=True):
         matrix += weight * (label[:, None] == label[None, :])
     return quadratic.scale[i] * matrix
@@ -241,10 +240,10 @@ def test_slope_and_objective(sizes: list[int]) -> None:
 
 
 def test_proximal_term_only_where_no_query_tells_all_cells_apart() -> None:
-    definite, singular = made_quadratic(5, 12, [1, 4, 12]), made_quadratic(5, 12, [1, 4])
-    assert np.allclose(definite.diagonal, definite.weights[:, 2])
+    assert not made_quadratic(5, 12, [1, 4, 12]).proximal.any()
+    singular = made_quadratic(5, 12, [1, 4])
     mean = np.diag(hessian(singular, 0) / singular.scale[0]).mean()
-    proximal = singular.diagonal[singular.profile[0]]
+    proximal = singular.proximal[singular.profile[0]]
     assert np.isclose(proximal, PROXIMAL_WEIGHT * (mean - proximal))
 
 

@@ -41,13 +41,8 @@ from spineflow.tasks.topdown.measurement.measure import (
 )
 from spineflow.tasks.topdown.paths import demanded_file, spine_folder
 from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.files import (
-    Family,
-    Shard,
-    families_of_shard,
-    read_shards,
-    read_spine,
-)
+from spineflow.tasks.topdown.spine.files import read_spine
+from spineflow.tasks.topdown.spine.shards import Family, Shard, families_of_shard, read_shards
 from spineflow.tasks.topdown.workload.budget import Budget
 
 QUERIES = ("total", "hhgq", "hispanic * cenrace", "detailed")

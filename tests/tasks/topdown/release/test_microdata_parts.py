@@ -19,7 +19,8 @@ from spineflow.tasks.topdown.release.microdata import (
     block_estimate_parts,
     write_microdata,
 )
-from spineflow.tasks.topdown.spine.files import read_shards, read_spine
+from spineflow.tasks.topdown.spine.files import read_spine
+from spineflow.tasks.topdown.spine.shards import read_shards
 
 from tests.block_estimates import read_block_estimates
 
