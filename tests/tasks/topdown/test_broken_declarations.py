@@ -59,6 +59,8 @@ def broken(draw) -> str:
             node[last]
         except (KeyError, IndexError, TypeError):
             continue
+        if not isinstance(node, dict | list):  # A change before has put a text here.
+            continue
         how = draw(st.sampled_from(("replace", "remove", "rename", "add", "twice")))
         value = draw(st.sampled_from([one for one in WRONG if one != [None]]))
         if how == "replace":
