@@ -14,15 +14,16 @@ import argparse
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
-from spineflow.tasks.detailed_groups.workload import exact_loss as detailed_groups
+from spineflow.tasks.detailed_groups.workload import guarantee as detailed_groups
 from spineflow.tasks.detailed_groups.workload.parameters import read_parameters, read_specification
-from spineflow.tasks.group_sizes import costs as group_sizes
-from spineflow.tasks.group_sizes.plan import make_plan
+from spineflow.tasks.group_sizes import measurement as group_sizes
+from spineflow.tasks.group_sizes.plan import Plan, calibrate
 from spineflow.tasks.ledger.accounting import epsilon_tight
 from spineflow.tasks.ledger.exact_curve import PrivacyCurve
-from spineflow.tasks.trips import costs as trips
+from spineflow.tasks.trips import charge as trips
 from spineflow.tasks.trips.plan import make_plan as make_trips_plan
 from spineflow.tasks.trips.settings import TripsSettings
 from spineflow.tasks.trips.tree import hierarchy_of_links, od_tree
@@ -38,16 +39,10 @@ CurveOf = Callable[[Fraction], PrivacyCurve]
 
 def of_group_sizes(mechanism: str, kind: str, *, bounded: bool) -> CurveOf:
     """A nation of 52 states and 3,144 counties."""
+    plan = partial(Plan, mechanism=mechanism, bounded=bounded, smallest_size=1, largest_size=1000)
+    levels = ["nation", "state", "county"], [1, 52, 3144]
     return lambda loss: group_sizes.exact_curve(
-        make_plan(
-            names=["nation", "state", "county"],
-            n_regions=[1, 52, 3144],
-            sizes=(1, 1000),
-            groups=10**6,
-            mechanism=mechanism,
-            bounded=bounded,
-            **{"epsilon": None, "rho": None} | {kind: loss},
-        )
+        calibrate(plan(groups=10**6, **{kind: loss}), *levels)
     )
 
 

@@ -38,8 +38,16 @@ from spineflow.tasks.group_sizes.estimation.estimate import (
 from spineflow.tasks.group_sizes.ingest.generate import GroupDataset, census_like
 from spineflow.tasks.group_sizes.ingest.regions import RegionHierarchy, hierarchy_of_rows
 from spineflow.tasks.group_sizes.measurement import true_vector
-from spineflow.tasks.group_sizes.plan import PROVEN, PUBLISHED, RELAXED, LevelPlan, Plan, make_plan
-from spineflow.tasks.group_sizes.release.tables import write_tables
+from spineflow.tasks.group_sizes.plan import (
+    PROVEN,
+    PUBLISHED,
+    RELAXED,
+    LevelPlan,
+    Plan,
+    calibrate,
+    default_mechanism,
+)
+from spineflow.tasks.group_sizes.release import write_tables
 from spineflow.tasks.noise.distributions import SeededRandom, SystemRandom
 from spineflow.tasks.noise.draws import UnchargedNoise
 from spineflow.tasks.products.measurement import with_noise
@@ -78,16 +86,17 @@ class Case:
     def plan(
         self, mechanism: str | None, calibration: str, epsilon: Fraction | None, **changes
     ) -> Plan:
-        return make_plan(
-            names=self.hierarchy.names,
-            n_regions=self.hierarchy.n_regions,
-            sizes=(1, self.truth[0].shape[1]),
+        names, n_regions = self.hierarchy.names, self.hierarchy.n_regions
+        plan = Plan(
+            mechanism=mechanism or default_mechanism(n_regions),
+            smallest_size=1,
+            largest_size=self.truth[0].shape[1],
             groups=self.groups,
             epsilon=epsilon,
-            mechanism=mechanism,
             calibration=calibration,
             **changes,
         )
+        return calibrate(plan, names, n_regions)
 
     def noisy(self, plan: Plan, source) -> list[np.ndarray]:
         draws = UnchargedNoise(source)

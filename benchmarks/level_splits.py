@@ -4,14 +4,13 @@
 
 On the generated table of the random partition that all pairs have trips of: the smallest rho with
 which levels have the wanted margins, by mechanism, and 1.96 root mean square errors of the released
-counts at that rho, with the split that `spineflow budget trips --target` tells and with uniform
+counts at that rho, with the split that `spineflow design` finds and with uniform
 shares. Noise is from the system's randomness.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
 import tempfile
 from pathlib import Path
 
@@ -19,7 +18,7 @@ import numpy as np
 from spineflow.tasks.noise.distributions import SystemRandom
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.solvers.split import NORMAL_95
-from spineflow.tasks.trips.costs import needed_split
+from spineflow.tasks.trips.charge import level_errors
 from spineflow.tasks.trips.plan import make_plan
 from spineflow.tasks.trips.settings import TripsSettings
 from spineflow.tasks.trips.tree import TrueTree
@@ -63,9 +62,10 @@ def main() -> None:
                 overrides = (f"mechanism.name={name}", *overrides)
                 return load_settings(TripsSettings, file, presets=file.parent, overrides=overrides)
 
-            told = needed_split(make_plan(load(), truth.tree), wanted)
-            found = re.search(r"at rho (\S+) with mechanism.shares = (\[.*?\])", told)
-            rho, shares = found.groups()
+            errors = level_errors(make_plan(load(), truth.tree))
+            ratios = [{level: (NORMAL_95 / wanted[str(level)]) ** 2} for level in levels]
+            split = errors.split(ratios)
+            rho, shares = f"{split.total:.4g}", [str(share) for share in split.shares.values()]
             for label, own in (("best split", [f"mechanism.shares={shares}"]), ("uniform", [])):
                 settings = load(f'privacy.rho="{rho}"', *own)
                 realised = margins(settings, truth, levels, options.replicates)

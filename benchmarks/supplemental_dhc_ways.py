@@ -32,7 +32,7 @@ from spineflow.flows.running import call_stages, prepare
 from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.products.registry import product
 from spineflow.tasks.supplemental_dhc.estimation import rows_of_population
-from spineflow.tasks.supplemental_dhc.release.report import released_rows
+from spineflow.tasks.supplemental_dhc.release import released_rows
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.ingest.generate_households import synthesize_households
 

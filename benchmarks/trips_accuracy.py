@@ -82,7 +82,7 @@ def studies(
     """Mean errors of each variant by name, and its seconds a replicate."""
     from spineflow.tasks.noise.distributions import SystemRandom
     from spineflow.tasks.trips.plan import make_plan
-    from spineflow.tasks.trips.release.errors import error_bounds
+    from spineflow.tasks.trips.release import error_bounds
     from spineflow.tasks.trips.settings import TripsSettings
 
     from benchmarks.trips_replicates import replicate_errors, true_tree

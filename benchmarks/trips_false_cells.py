@@ -15,11 +15,10 @@ from pathlib import Path
 
 from spineflow.flows.replicates import run_under_seed
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.trips.checks.accuracy import level_errors
+from spineflow.tasks.trips.accuracy import level_errors
 from spineflow.tasks.trips.ingest.files import read_plan, read_truth
 from spineflow.tasks.trips.product import TRIPS as PRODUCT
-from spineflow.tasks.trips.release.errors import false_cells
-from spineflow.tasks.trips.release.table import released_level
+from spineflow.tasks.trips.release import false_cells, released_level
 
 from benchmarks.public_persons import TRIPS
 

@@ -27,7 +27,7 @@ from spineflow.tasks.pages.document import Table
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 from spineflow.tasks.trips.plan import make_plan
-from spineflow.tasks.trips.release.errors import BOUND_OF, error_bounds
+from spineflow.tasks.trips.release import BOUND_OF, error_bounds
 from spineflow.tasks.trips.settings import TripsSettings
 
 from benchmarks.figure_rows import (

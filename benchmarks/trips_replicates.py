@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from spineflow.tasks.noise.distributions import RandomSource
 from spineflow.tasks.noise.draws import UnchargedNoise
-from spineflow.tasks.trips.checks.accuracy import level_errors
+from spineflow.tasks.trips.accuracy import level_errors
 from spineflow.tasks.trips.estimation.estimate import (
     ROOT,
     MeasuredTree,

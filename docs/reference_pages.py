@@ -37,12 +37,12 @@ def products() -> dict[str, type[BaseModel]]:
         DetailedGroupsSettings,
         DetailedHouseholdsSettings,
     )
-    from spineflow.tasks.group_sizes.design import GroupSizesDesignSettings
+    from spineflow.tasks.group_sizes.measurement import GroupSizesDesignSettings
     from spineflow.tasks.supplemental_dhc.settings import SupplementalDhcSettings
     from spineflow.tasks.topdown.design.settings import DesignSettings
     from spineflow.tasks.topdown.published.layout import EstimateSettings
     from spineflow.tasks.topdown.settings import TopdownSettings
-    from spineflow.tasks.trips.design import TripsDesignSettings
+    from spineflow.tasks.trips.charge import TripsDesignSettings
 
     return {
         "topdown": TopdownSettings,

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from ..tasks.group_sizes import design as group_sizes
+from ..tasks.group_sizes import measurement as group_sizes
 from ..tasks.pages.document import Section
 from ..tasks.products.product import PRESETS
 from ..tasks.runs.errors import InputRefused
@@ -23,7 +23,7 @@ from ..tasks.topdown.design.design import compared_splits, designs_of, settings_
 from ..tasks.topdown.design.settings import DesignSettings
 from ..tasks.topdown.settings import TopdownSettings
 from ..tasks.topdown.spine.build import refuse_no_spine
-from ..tasks.trips import design as trips
+from ..tasks.trips import charge as trips
 from .console import AsJson, Overrides, SettingsFile, print_block
 from .replicates import MODELS
 

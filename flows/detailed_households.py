@@ -9,7 +9,7 @@ The tables of a group are as detailed as a finished run of detailed groups has c
 from __future__ import annotations
 
 from ..tasks.detailed_groups.ingest.ingest import run_parameters
-from ..tasks.detailed_groups.measurement.measure import measured_shards
+from ..tasks.detailed_groups.measurement import measured_shards
 from ..tasks.detailed_groups.product import DETAILED_HOUSEHOLDS
 from ..tasks.detailed_groups.settings import DetailedHouseholdsSettings
 from ..tasks.detailed_groups.steps import measure_tables, write_tables

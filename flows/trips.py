@@ -15,10 +15,9 @@ from collections.abc import Iterable, Sequence
 from ..tasks.runs.directory import ONLY_SHARD, RunDirectory
 from ..tasks.trips.ingest.files import read_plan
 from ..tasks.trips.measurement import read_cuts
-from ..tasks.trips.mechanisms import FULL_INFORMATION
 from ..tasks.trips.plan import level_folder
 from ..tasks.trips.product import TRIPS
-from ..tasks.trips.settings import TripsSettings
+from ..tasks.trips.settings import FULL_INFORMATION, TripsSettings
 from ..tasks.trips.steps import combine, cut, estimate, ingest, measure, write_table
 from .entry import CHARGED_FIRST, flow_of_product
 from .stages import Future, charge, finish, release, stage

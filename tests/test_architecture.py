@@ -47,7 +47,7 @@ ROOMS = (
 """The rooms of `tasks` that products share; each imports only from those before it."""
 
 STAGES = (
-    {"settings", "paths", "workload", "tree", "mechanisms", "measures", "plan", "costs"},
+    {"settings", "paths", "workload", "tree", "plan"},
     {"ingest"},
     {"spine"},
     {"measurement", "charge"},
@@ -56,7 +56,7 @@ STAGES = (
     {"attacks"},
     {"estimation", "postprocess"},
     {"intervals", "release"},
-    {"checks"},
+    {"checks", "accuracy"},
     {"design", "trials", "protected"},
     {"preflight", "summaries"},
     {"product", "steps"},

@@ -41,7 +41,7 @@ from spineflow.tasks.topdown.published.layout import EstimateSettings
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.build import refuse_no_spine
 from spineflow.tasks.topdown.workload.costs import cost_of
-from spineflow.tasks.trips.design import TripsDesignSettings
+from spineflow.tasks.trips.charge import TripsDesignSettings
 from spineflow.tasks.trips.settings import TripsSettings
 from spineflow.validation.input_rules import CENSUS_RULES
 

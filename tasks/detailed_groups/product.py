@@ -9,8 +9,6 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from pyarrow import parquet
-
 from ...validation.detailed_groups.run_checks import check_privacy, run_checks
 from ..pages.document import Block, Section
 from ..products.comparison import read_errors
@@ -19,20 +17,24 @@ from ..products.product import Accuracy, Checks, Figures, Product, Rules, Words,
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
 from ..tables.findings import UnreadableInput
-from .ingest.ingest import Settings, check_input_of, parameters_of, run_parameters
+from .ingest.ingest import Settings, check_input_of, parameters_of
 from .ingest.inputs import AcceptedGroups, read_blocks
-from .measurement.measure import measured_shards, measurement_files, plan_of_run
-from .paths import measured_file, truth_files
+from .measurement import measurement_files, plan_of_run
+from .paths import truth_files
 from .postprocess.run import redundant_spending, redundant_spending_of_run
-from .release import accuracy
-from .release.accuracy import FIGURES, HOUSEHOLD_FIGURES, HOUSEHOLD_KEYS, KEYS, write_accuracy
-from .release.budget import costs, curves_of, level_figures, refuse_settings
-from .release.files import TIDY_FILES
-from .release.report import facts_of_run, margins_table, report
+from .release.accuracy import (
+    FIGURES,
+    HOUSEHOLD_FIGURES,
+    HOUSEHOLD_KEYS,
+    KEYS,
+    comparison_facts,
+    write_accuracy,
+)
+from .release.budget import costs_of, curves_of, level_figures, refuse_settings
+from .release.report import certificate_facts, margins_table, report
 from .settings import DetailedGroupsSettings, DetailedHouseholdsSettings
 from .workload.budgets import format_percent
-from .workload.exact_loss import curve_of_change
-from .workload.guarantee import exact_of, pass_plan, statement_of, tabulation_plan
+from .workload.guarantee import curve_of_change, exact_of, statement_of, tabulation_plan
 from .workload.parameters import read_specification
 
 
@@ -47,9 +49,8 @@ def check_settings_against_input(
     wanted = margins_table(item for item in figures if item.wanted is not None)
     if wanted is not None:
         yield wanted
-    declared = accepted.invariants if settings.mechanism.units_are_invariant else None
     yield from format_notes(
-        redundant_spending(settings, parameters.first, accepted.blocks, declared)
+        redundant_spending(settings, parameters.first, accepted.blocks, accepted.invariants)
     )
 
 
@@ -61,7 +62,7 @@ def plan_of(settings: Settings, run: RunDirectory | None = None) -> Plan:
     specification = read_specification(settings.input.parameters)
     return Plan.of(
         settings,
-        costs(settings).values(),
+        costs_of(parameters, specification).values(),
         statement_of(parameters),
         exact_of(settings),
         [
@@ -90,25 +91,8 @@ def words_on_costs(settings: Settings, plan: Plan) -> Iterator[Block | Section]:
         yield Section(f"Levels of {cost.plan.universe}", tuple(blocks))
     if isinstance(settings, DetailedGroupsSettings):
         with suppress(InputRefused, UnreadableInput):
-            blocks_of_census, invariants = read_blocks(settings.input.tables, parameters.first)
-            declared = invariants if settings.mechanism.units_are_invariant else None
-            yield from format_notes(
-                redundant_spending(settings, parameters.first, blocks_of_census, declared)
-            )
-
-
-def summary(run: RunDirectory, settings: Settings) -> tuple[str, ...]:
-    """Size and cost of the release."""
-    parameters = run_parameters(run, settings)
-    files = (measured_file(run, *part) for part in measured_shards(run, parameters))
-    measured = sum(parquet.read_metadata(file).num_rows for file in files)
-    what = "groups" if parameters.records == "persons" else "tables of groups"
-    plan, tidy = pass_plan(parameters), run.release / TIDY_FILES[parameters.records]
-    cost = "infinite" if plan.loss is None else f"{float(plan.loss):.4f}"
-    return (
-        f"{measured:,} {what} measured, {parquet.read_metadata(tidy).num_rows:,} rows released",
-        f"{plan.symbol} {cost}, unbounded",
-    )
+            public = read_blocks(settings.input.tables, parameters.first)
+            yield from format_notes(redundant_spending(settings, parameters.first, *public))
 
 
 CHECKS = Checks(lambda run, settings: run_checks(run.root, run.unchecked_release), check_privacy)
@@ -121,15 +105,14 @@ DETAILED_GROUPS: Product = Product(
     Words(
         budget=words_on_costs,
         notes=redundant_spending_of_run,
-        certificate=facts_of_run,
+        certificate=certificate_facts,
         report=report,
-        summary=summary,
     ),
     Accuracy(
         read_errors,
         write_accuracy,
         truth_files,
-        figures=Figures(KEYS, FIGURES, accuracy.facts_of_run),
+        figures=Figures(KEYS, FIGURES, comparison_facts),
     ),
     measurement_files,
 )
@@ -138,12 +121,12 @@ DETAILED_HOUSEHOLDS: Product = Product(
     plan_of,
     Rules(check_input_of, refuse=refuse_settings),
     CHECKS,
-    Words(budget=words_on_costs, certificate=facts_of_run, report=report, summary=summary),
+    Words(budget=words_on_costs, certificate=certificate_facts, report=report),
     Accuracy(
         read_errors,
         write_accuracy,
         truth_files,
-        figures=Figures(HOUSEHOLD_KEYS, HOUSEHOLD_FIGURES, accuracy.facts_of_run),
+        figures=Figures(HOUSEHOLD_KEYS, HOUSEHOLD_FIGURES, comparison_facts),
     ),
     measurement_files,
 )

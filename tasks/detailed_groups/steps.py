@@ -16,10 +16,10 @@ from .ingest.ingest import (
     run_parameters,
     tabulate,
 )
-from .measurement.measure import measure_tables_once, measure_totals_once
+from .measurement import measure_tables_once, measure_totals_once
 from .paths import Shard, counts_file, measured_file, shards_file, shards_of, stage_1_file
 from .postprocess.run import pass_files, postprocess
-from .release.files import TIDY_FILES, write_run_release
+from .release.tables import TIDY_FILES, write_run_release
 from .settings import DetailedGroupsSettings
 
 

@@ -1,34 +1,181 @@
-"""The charged plan of a group-sizes run, and the noisy vectors of its levels.
+"""The charged plan of a group-sizes run, its cost and curve, and the noisy vectors of its levels.
 
-`tasks.group_sizes.plan` defines each measured vector, and its sensitivity.
+`plan` defines each measured vector, and its sensitivity. All levels' noise is fixed by the plan
+before anything is drawn, so that the worst pairs of the levels compose (`ledger.exact_curve`). The
+largest change by one person at a level follows from the vector (`plan` derives it; q is the most by
+which a person changes a size, R the regions):
+
+- *Cumulative vectors* have entries that move by one: q at most, or q R along the chain, and twice
+  as many where a person moves between groups far apart in size. Fewer entries lose no more.
+- *Group sizes, one person more or less*: the group leaves one entry and joins another, so that two
+  counts move by one.
+- *Group sizes, a person who moves between groups*: four counts move by one; or, where both groups
+  are in one region and have the same size before, or after, one moves by two and two by one.
+  Entries that both leave and are joined stay, and lose nothing. Both groups are in one region of
+  every level down to some level, and in different ones below it: as many alternatives as there are
+  measured levels, and one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
-from ..ledger.accounting import BOUNDED, UNBOUNDED
+from ..ledger.accounting import BOUNDED, PURE_DP, UNBOUNDED, ZCDP, Guarantee
+from ..ledger.exact_curve import Counts, PrivacyCurve, known_curve
+from ..ledger.loss_laws import ChangedCount
+from ..ledger.plan import Measure, UniversePlan
+from ..noise.quantiles import distribution_of
 from ..products.budget import Cost
 from ..products.measurement import publish_measures
 from ..products.plan import ExactFact, Plan
 from ..products.statement import Statement
 from ..runs.directory import RunDirectory
-from .costs import exact_curve, needed_split, universe_plan
+from ..runs.errors import InputRefused
+from ..runs.settings import Refuse, without_section
+from ..solvers.level_design import (
+    DesignedLevels,
+    LevelDesign,
+    LevelErrors,
+    RegularTree,
+    design_levels,
+)
 from .ingest.read import public_plan, read_plan, read_regions, true_counts
 from .plan import (
     CHAINED_CUMULATIVE_GROUP_SIZES,
     CUMULATIVE_GROUP_SIZES,
     GROUP_SIZES,
+    PROVEN,
+    PUBLISHED,
+    TOPDOWN,
     UNIVERSE,
     plan_file,
     regions_file,
 )
 from .plan import Plan as MeasuredLevels
 from .settings import GroupSizesSettings
+
+
+def universe_plan(plan: MeasuredLevels) -> UniversePlan:
+    """The noise of all levels and its guarantee: epsilon of pure differential privacy, or rho of
+    zCDP; neither without noise, or with the published scale.
+
+    The levels' parts add up. The noise is calibrated to the neighbours of the plan: bounded, where
+    a person moves between groups, or unbounded, where one joins or leaves a group; an unbounded
+    rho is charged as four times itself in bounded zCDP, by group privacy.
+    """
+    guarantee = None
+    if plan.loss is not None and plan.calibration == PROVEN:
+        neighbors = BOUNDED if plan.bounded else UNBOUNDED
+        guarantee = Guarantee(PURE_DP if plan.rho is None else ZCDP, plan.loss, neighbors)
+    return UniversePlan(
+        UNIVERSE,
+        plan.noise,
+        guarantee,
+        plan.loss,
+        tuple(
+            Measure(
+                level.level,
+                level.noise_of(plan.noise),
+                level.share,
+                level.level,
+                plan.vector,
+                moved=level.sensitivity,
+                areas=level.n_regions,
+                answers=level.n_regions * plan.n_sizes,
+            )
+            for level in plan.levels
+        ),
+    )
+
+
+def level_errors(plan: MeasuredLevels) -> LevelErrors:
+    """Errors of measured entries as functions of the levels' losses, by distinct level.
+
+    Levels are combined on a tree of the mean fan-outs. Under pure differential privacy, and along
+    the chain, which is no tree, every level counts alone.
+    """
+    levels = [level for level in plan.levels if level.same_as is None]
+    names = {depth: level.level for depth, level in enumerate(levels)}
+    if plan.rho is None:
+        units = {depth: 2.0 * level.sensitivity**2 for depth, level in enumerate(levels)}
+        return LevelErrors(names, units, None, 2, "epsilon")
+    units = {depth: level.sensitivity / 2 for depth, level in enumerate(levels)}
+    if plan.vector == CHAINED_CUMULATIVE_GROUP_SIZES:
+        return LevelErrors(names, units, None, 1, "rho")
+    numbers = [level.n_regions for level in levels]
+    fanouts = tuple(below / above for above, below in zip(numbers, numbers[1:], strict=False))
+    tree = RegularTree(fanouts, is_root_exact=False, is_combined=plan.mechanism != TOPDOWN)
+    return LevelErrors(names, units, tree, 1, "rho")
+
+
+def plan_shares(plan: MeasuredLevels) -> dict[int, Fraction]:
+    """The shares of a plan by distinct level, as `level_errors` numbers them."""
+    levels = [level for level in plan.levels if level.same_as is None]
+    return {depth: level.share for depth, level in enumerate(levels)}
+
+
+def shares_by_name(plan: MeasuredLevels, shares: Mapping[int, Fraction]) -> dict[str, Fraction]:
+    """Shares of distinct levels as `mechanism.levels` has them; 0 for one that repeats another."""
+    found: dict[str, Fraction] = {}
+    given = iter(shares.values())
+    for level in plan.levels:
+        found[level.level] = next(given) if level.same_as is None else Fraction(0)
+    return found
+
+
+JOINED = {1: 2}
+"""Counts of group sizes that one person more or less moves, by how far."""
+
+APART, TOGETHER = {1: 4}, {2: 1, 1: 2}
+"""Counts of group sizes that a person moves from a group to another one: of another region or size,
+or of the same region and size."""
+
+
+def exact_curve(plan: MeasuredLevels, *, is_bounded: bool = False) -> PrivacyCurve | None:
+    """The curve between the plan's neighbours, or of a person who moves between groups, which the
+    ledger counts, if `is_bounded`; None where nothing is guaranteed, or not known.
+
+    A person who joins or leaves a group moves fewer counts than one who moves between two, whose
+    curve covers this too.
+    """
+    if universe_plan(plan).guarantee is None:
+        return None
+    return known_curve({}, [list(_alternatives(plan, is_bounded or plan.bounded))])
+
+
+def _alternatives(plan: MeasuredLevels, is_bounded: bool) -> Iterator[Counts]:
+    """The counts of all levels that a change moves, for every kind of change, of a person who moves
+    between groups if `is_bounded`; a plan of such neighbours has no other changes.
+    """
+    n_levels = len(plan.measured_levels)
+    if plan.vector != GROUP_SIZES:
+        times = 2 if is_bounded and not plan.bounded else 1
+        yield _changed_counts(
+            plan, [{1: times * level.sensitivity} for level in plan.measured_levels]
+        )
+    elif not is_bounded:
+        yield _changed_counts(plan, [JOINED] * n_levels)
+    else:
+        for apart in range(n_levels + 1):
+            yield _changed_counts(plan, [TOGETHER] * (n_levels - apart) + [APART] * apart)
+
+
+def _changed_counts(plan: MeasuredLevels, moves: Sequence[Mapping[int, int]]) -> Counts:
+    """The counts that move, given by level how many move how far."""
+    found: Counter[ChangedCount] = Counter()
+    for level, own in zip(plan.measured_levels, moves, strict=True):
+        noise = level.noise_of(plan.noise)
+        if noise is None:
+            raise ValueError(f"level {level.level} is measured without noise")
+        for shift, number in own.items():
+            found[ChangedCount(distribution_of(noise), shift)] += number
+    return found
 
 
 def plan_of(settings: GroupSizesSettings, run: RunDirectory | None = None) -> Plan:
@@ -54,7 +201,6 @@ def plan_of(settings: GroupSizesSettings, run: RunDirectory | None = None) -> Pl
         statement_of(measured),
         exact_of(measured),
         question=question,
-        split=partial(needed_split, measured),
     )
     if run is None:
         return plan
@@ -116,3 +262,43 @@ def true_vector(vector: str, counts: np.ndarray) -> np.ndarray:
         chain = np.cumsum(counts.T.reshape(-1))
         return np.ascontiguousarray(chain.reshape(counts.shape[::-1]).T)
     raise ValueError(f"unknown vector {vector!r}")
+
+
+class GroupSizesDesignSettings(GroupSizesSettings):
+    """A settings file of group-sizes with a section [design]."""
+
+    ASIDE = frozenset()
+
+    design: LevelDesign
+
+    def refuse_invalid(self, refuse: Refuse) -> None:
+        """Refuse what the product and the design cannot have, and the published calibration."""
+        super().refuse_invalid(refuse)
+        self.design.refuse_invalid(self.privacy.infinite, refuse)
+        if self.mechanism.calibration == PUBLISHED:
+            refuse("a design needs mechanism.calibration = 'proven'")
+
+
+def optimize_shares(
+    settings: GroupSizesDesignSettings,
+) -> tuple[DesignedLevels, GroupSizesSettings]:
+    """The best shares for a design, and the settings with them; reads the public hierarchy alone.
+
+    Raises InputRefused as `design_levels`, and for a hierarchy with a single level to measure.
+    """
+    own = without_section(GroupSizesSettings, settings)
+    plan = public_plan(own)
+    errors = level_errors(plan)
+    if len(errors.names) == 1 or plan.loss is None:
+        raise InputRefused(
+            "design: there is nothing to share, because all levels have the same regions; ask "
+            "'spineflow budget group-sizes --target LEVEL=MARGIN' for the budget of one."
+        )
+    found = design_levels(errors, settings.design, plan.loss, plan_shares(plan))
+    update: dict[str, Any] = {
+        "mechanism": own.mechanism.model_copy(
+            update={"levels": shares_by_name(plan, found.shares), "name": plan.mechanism}
+        ),
+        "privacy": own.privacy.model_copy(update={errors.symbol: found.total}),
+    }
+    return found, own.model_copy(update=update)

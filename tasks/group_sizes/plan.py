@@ -43,7 +43,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Final
@@ -102,7 +102,7 @@ PROVEN: Final = "proven"
 PUBLISHED: Final = "published"
 """Calibrations: to the sensitivities above, or to the paper's."""
 
-PUBLISHED_SENSITIVITY: Mapping[str, int] = {
+PUBLISHED_SENSITIVITY = {
     GROUP_SIZES: 2,
     CUMULATIVE_GROUP_SIZES: 1,
     CHAINED_CUMULATIVE_GROUP_SIZES: 1,
@@ -223,7 +223,7 @@ class LevelPlan:
         return None if parameter is None else Noise(mechanism, parameter)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """The plan of a run; `groups` is the public total, sizes run from smallest to largest.
 
@@ -233,14 +233,14 @@ class Plan:
     """
 
     mechanism: str
-    calibration: str
-    bounded: bool
-    quantity: int
-    epsilon: Fraction | None
+    calibration: str = PROVEN
+    bounded: bool = False
+    quantity: int = 1
+    epsilon: Fraction | None = None
     smallest_size: int
     largest_size: int
     groups: int
-    levels: tuple[LevelPlan, ...]
+    levels: tuple[LevelPlan, ...] = ()
     rho: Fraction | None = None
     is_top_coded: bool = False
     exact_level: str | None = None
@@ -281,33 +281,21 @@ class Plan:
         return tuple(level.weight for level in self.levels)
 
 
-def make_plan(
-    *,
+def calibrate(
+    plan: Plan,
     names: Sequence[str],
     n_regions: Sequence[int],
-    sizes: tuple[int, int],
-    groups: int,
-    epsilon: Fraction | None,
-    rho: Fraction | None = None,
     shares: Sequence[Fraction] | None = None,
-    mechanism: str | None = None,
-    calibration: str = "proven",
-    bounded: bool = False,
-    quantity: int = 1,
-    is_top_coded: bool = False,
-    exact_level: str | None = None,
 ) -> Plan:
-    """Choose the mechanism if none is named, and calibrate every level.
+    """A plan with its levels, their noise calibrated to their shares.
 
     Args:
+        plan: the plan without levels; epsilon or rho, for discrete Laplace or Gaussian noise,
+            neither to switch it off.
         names, n_regions: the levels, root first.
-        sizes: the smallest and the largest size.
-        groups: the public total.
-        epsilon, rho: one of them, for discrete Laplace or Gaussian noise; neither switches it off.
         shares: of the budget, for each level, the finest positive; by default equal among the
             levels that differ in their regions. A level of the same regions as the one above is
             measured with that one, which gets the shares of both.
-        exact_level: the level whose regions have public numbers of groups.
 
     A level's noise has the scale sensitivity / (epsilon share), or as sigma^2 the squared
     sensitivity / (2 rho share). Without noise all levels have the same weight, as they do with any
@@ -317,22 +305,22 @@ def make_plan(
     """
     same_as = merged_levels(n_regions)
     shares = _merged_shares(shares, same_as)
-    mechanism = mechanism or default_mechanism(n_regions, quantity=quantity)
-    vector = VECTOR_OF[mechanism]
-    if calibration == PUBLISHED:
-        changes = [PUBLISHED_SENSITIVITY[vector]] * len(names)
-    else:
-        changes = [
-            sensitivity(vector, n, bounded=bounded, quantity=quantity, is_squared=rho is not None)
-            for n in n_regions
-        ]
-    loss = 2 * rho if rho is not None else epsilon or Fraction(1)
+    is_squared = plan.rho is not None
+    changes = [
+        PUBLISHED_SENSITIVITY[plan.vector]
+        if plan.calibration == PUBLISHED
+        else sensitivity(
+            plan.vector, n, bounded=plan.bounded, quantity=plan.quantity, is_squared=is_squared
+        )
+        for n in n_regions
+    ]
+    loss = plan.epsilon or Fraction(1) if plan.rho is None else 2 * plan.rho
     parameters = [
         change / (loss * share) if share else None
         for change, share in zip(changes, shares, strict=True)
     ]
-    power = 2 if rho is None else 1
-    variances = [None if parameter is None else parameter**power for parameter in parameters]
+    power = 1 if is_squared else 2
+    variances = [None if own is None else own**power for own in parameters]
     weights = level_weights(variances)
     levels = tuple(
         LevelPlan(
@@ -340,26 +328,14 @@ def make_plan(
             n_regions[depth],
             shares[depth],
             changes[depth],
-            scale=parameters[depth] if rho is None and epsilon is not None else None,
+            scale=None if plan.epsilon is None else parameters[depth],
             weight=weights[depth],
-            sigma_squared=None if rho is None else parameters[depth],
+            sigma_squared=parameters[depth] if is_squared else None,
             same_as=None if same_as[depth] == depth else names[same_as[depth]],
         )
         for depth, name in enumerate(names)
     )
-    plan = Plan(
-        mechanism,
-        calibration,
-        bounded,
-        quantity,
-        epsilon,
-        *sizes,
-        groups,
-        levels,
-        rho,
-        is_top_coded,
-        exact_level,
-    )
+    plan = replace(plan, levels=levels)
     _refuse_overflow(plan, max(variance for variance in variances if variance is not None))
     return plan
 

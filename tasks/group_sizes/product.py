@@ -5,20 +5,17 @@ from __future__ import annotations
 from ...validation.group_sizes import check_privacy, run_checks
 from ..ledger.accounting import BOUNDED
 from ..pages.document import Block
-from ..products.budget import Cost
 from ..products.certificate import Facts
 from ..products.comparison import read_errors
 from ..products.plan import Plan
 from ..products.product import Accuracy, Checks, Figures, Product, Rules, Words
 from ..runs.directory import RunDirectory
-from .checks.accuracy import FIGURES, KEYS, facts_of_run, write_accuracy
-from .costs import universe_plan
+from .accuracy import FIGURES, KEYS, facts_of_run, write_accuracy
 from .ingest.read import GroupInput, check_groups, read_plan
 from .ingest.read import plan_of as levels_of
 from .measurement import plan_of
 from .plan import UNIVERSE
-from .release.report import NEIGHBORS, aggregate_by_level, report, sizes_text
-from .release.tables import settings_of_release
+from .release import aggregate_by_level, report, settings_of_release
 from .settings import GroupSizesSettings
 
 
@@ -33,21 +30,10 @@ def check_settings_against_input(
 def words_on_costs(settings: GroupSizesSettings, plan: Plan) -> tuple[Block, ...]:
     """The mechanism, and its neighbours."""
     (cost,) = plan.costs
-    return (
-        f"{cost.further['mechanism']}, {cost.further['calibration']} calibration, "
-        f"{NEIGHBORS[cost.neighbors == BOUNDED]}",
-    )
-
-
-def summary(run: RunDirectory, settings: GroupSizesSettings) -> tuple[str, ...]:
-    """Content of the release, and its cost."""
-    plan = read_plan(run)
-    regions = ", ".join(f"{level.n_regions:,} {level.level}" for level in plan.levels)
-    return (
-        f"{plan.groups:,} groups of size {sizes_text(plan)}; {regions}",
-        f"{plan.mechanism}, {plan.calibration} calibration; {Cost(universe_plan(plan)).in_words}, "
-        f"{NEIGHBORS[plan.bounded]}",
-    )
+    is_bounded = cost.neighbors == BOUNDED
+    change = "moves from a group to another" if is_bounded else "joins or leaves a group"
+    own = f"{cost.further['mechanism']}, {cost.further['calibration']} calibration"
+    return (f"{own}, one person {change}",)
 
 
 def facts(run: RunDirectory, settings: GroupSizesSettings) -> Facts:
@@ -65,7 +51,6 @@ GROUP_SIZES: Product = Product(
         budget=words_on_costs,
         certificate=facts,
         report=report,
-        summary=summary,
     ),
     Accuracy(
         read_errors,

@@ -11,7 +11,7 @@ from .estimation.estimate import estimate_run
 from .ingest.read import ingest_groups, read_plan
 from .measurement import measure_level
 from .plan import UNIVERSE, plan_file
-from .release.tables import GROUP_SIZES, write_run_tables
+from .release import GROUP_SIZES, write_run_tables
 from .settings import GroupSizesSettings
 
 

@@ -54,9 +54,18 @@ class Measure:
         return self.named or self.level
 
     @property
+    def variance(self) -> float:
+        """Variance of the noise of every answer; 0 without noise."""
+        return 0.0 if self.noise is None else self.noise.variance
+
+    @property
     def deviation(self) -> float:
         """Standard deviation of the noise of every answer; 0 without noise."""
-        return 0.0 if self.noise is None else math.sqrt(self.noise.variance)
+        return math.sqrt(self.variance)
+
+    def part_of(self, loss: Fraction | None) -> str:
+        """The part of a plan's loss that the answers spend, as `p/q`; `inf` without noise."""
+        return "inf" if self.noise is None or loss is None else str(loss * self.share)
 
 
 @dataclass(frozen=True)

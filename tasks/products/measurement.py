@@ -36,15 +36,12 @@ def publish_measures(
     with single_draw(run, settings, path, name, truth=truth, seeds=(name, level)) as drawing:
 
         def answers(own: Measure) -> NoisyAnswers:
-            plb, variance = "inf", 0.0
-            if own.noise is not None and universe.loss is not None:
-                plb, variance = str(universe.loss * own.share), own.noise.variance
             return NoisyAnswers(
                 own.query + DPQUERY_SUFFIX,
                 areas,
                 with_noise(values[own.query], own.noise, drawing.noise, own.part),
-                np.full(n, variance),
-                np.full(n, plb, dtype=object),
+                np.full(n, own.variance),
+                np.full(n, own.part_of(universe.loss), dtype=object),
             )
 
         def groups() -> Iterator[Sequence[NoisyAnswers]]:

@@ -60,8 +60,6 @@ class Plan:
     costs : the cost of each part that reports name.
     curves : makes the privacy curves of the parts; None without a guarantee.
     coverage : the probability with which a margin of a target holds the truth.
-    split : makes, for margins by the names of levels, a sentence on the budget and the split that
-        meet them all; None if none is known.
     """
 
     product: str
@@ -74,7 +72,6 @@ class Plan:
     costs: tuple[Cost, ...] = ()
     curves: Callable[[], Curves | None] = lambda: None
     coverage: Fraction = COVERAGE
-    split: Callable[[Mapping[str, int]], str | None] = lambda wanted: None
 
     @classmethod
     def of(
@@ -301,14 +298,12 @@ def needed_losses(plan: Plan, wanted: Mapping[str, int]) -> Iterator[str]:
     """For each target, sentences with the losses at which its answers have the wanted margin.
 
     A target names measures by their level, or more closely by universe, level, query or part,
-    separated by colons. For several targets, a sentence adds the split that meets them at once,
-    where known. Raises InputRefused for a target that names nothing, and where `needed_loss` does.
+    separated by colons. Raises InputRefused for a target that names nothing, and where
+    `needed_loss` does.
     """
     for target, margin in wanted.items():
         for universe, measure in _find_measures(plan, target):
             yield needed_loss(universe, measure, target, margin, plan.coverage)
-    split = plan.split(wanted) if len(wanted) > 1 else None
-    yield from () if split is None else (split,)
 
 
 def _find_measures(plan: Plan, target: str) -> list[tuple[UniversePlan, Measure]]:

@@ -76,7 +76,7 @@ class Words:
     report : the public report, given the plan and the errors of public input; by default the report
         of the plan.
     restore : rebuilds missing files that a report needs.
-    summary : the end of the command.
+    summary : the end of the command; by default the rows of every released table.
     shown : tables of the UI after some stages, after no stages when the run begins, and after `END`
         at its end; by default the noise of every measure.
     """
@@ -86,7 +86,9 @@ class Words:
     certificate: Callable[[RunDirectory, Any], Facts] | None = None
     report: Callable[[RunDirectory, Any, Any, pd.DataFrame | None], Document] | None = None
     restore: Callable[[RunDirectory, Any], object] = lambda run, settings: None
-    summary: Callable[[RunDirectory, Any], Iterable[Block]] = lambda run, settings: ()
+    summary: Callable[[RunDirectory, Any], Iterable[Block]] = lambda run, settings: (
+        count_released_rows(run)
+    )
     shown: Callable[[RunDirectory, Any, Collection[str]], Iterable[UiTable]] = (
         lambda run, settings, stages: plan_tables(run, stages)
     )
@@ -388,6 +390,16 @@ def plan_tables(run: RunDirectory, stages: Collection[str]) -> Iterator[UiTable]
             if own.measured:
                 key = f"noise-{own.universe.replace('_', '-').replace(' ', '-')}"
                 yield UiTable(key, f"Noise of {own.universe}", noise_table(own))
+
+
+def count_released_rows(run: RunDirectory) -> Iterator[str]:
+    """A sentence: the number of rows of every released table; none without tables."""
+    import pyarrow.parquet as pq  # Slow to load.
+
+    files = sorted(run.release.glob("*.parquet"))
+    rows = (f"{pq.read_metadata(file).num_rows:,} rows of {file.stem}" for file in files)
+    if files:
+        yield f"released: {', '.join(rows)}"
 
 
 END: Collection[str] = ("end",)

@@ -23,7 +23,7 @@ privacy. Least squares over all levels are more precise, so that this is a bound
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
@@ -197,32 +197,6 @@ class LevelErrors:
         """A 95 % margin over the standard deviation: of the normal or, if pure, of the Laplace
         distribution, whose deviation is sqrt(2) scales and whose margin log(20)."""
         return NORMAL_95 if self.power == 1 else math.log(20) / math.sqrt(2)
-
-    def smallest_budget(
-        self,
-        wanted: Mapping[str, int],
-        now: Mapping[int, Fraction],
-        setting: Callable[[Mapping[int, Fraction]], str],
-    ) -> str | None:
-        """A sentence: the smallest budget, and its shares, with which estimates of levels have 95 %
-        margins of error. None where levels are not taken together.
-
-        `wanted` are the margins by level, `now` the shares of now; `setting` writes shares as the
-        settings file has them. Raises InputRefused for a margin of 0, which no noise has, and for
-        an unknown level.
-        """
-        if self.tree is None:
-            return None
-        margins = {self.level_of(own, "--target"): margin for own, margin in wanted.items()}
-        if min(margins.values()) < 1:
-            raise InputRefused("--target: a split needs margins of 1 or more.")
-        ratios = [{level: (NORMAL_95 / margin) ** 2} for level, margin in margins.items()]
-        split = self.split(ratios)
-        return (
-            f"Estimates have all of these margins at {self.symbol} {split.total:.4g} with "
-            f"{setting(split.shares)}; no split of less than {split.bound:.4g} gives them, and the "
-            f"shares of now need {self.largest(ratios, now):.4g}"
-        )
 
     def level_of(self, name: str, where: str = "design") -> int:
         """The place of a level, by its name or by this number; raises InputRefused for another.

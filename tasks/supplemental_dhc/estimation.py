@@ -39,8 +39,16 @@ from ..runs.directory import RunDirectory
 from ..runs.files import read_declared
 from .ingest.households import count_people, read_population
 from .ingest.ingest import areas_of, read_areas, read_plan
-from .measures import ITERATION_NAMES, ITERATIONS, MEASURES, TRUNCATION
-from .plan import UNIVERSE, answers_of, make_plan, measure_of
+from .plan import (
+    ITERATION_NAMES,
+    ITERATIONS,
+    MEASURES,
+    TRUNCATION,
+    UNIVERSE,
+    answers_of,
+    make_plan,
+    measure_of,
+)
 
 LARGEST_AVERAGE = 10
 """Persons of a household, or of a family, on average at most."""

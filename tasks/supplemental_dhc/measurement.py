@@ -12,12 +12,12 @@ from ..products.statement import Statement
 from ..runs.directory import RunDirectory
 from .ingest.ingest import plan_of as queries_of
 from .ingest.ingest import public_areas, read_areas, read_plan, true_counts
-from .measures import CONFIDENCE, margin_of
-from .plan import UNIVERSE, answers_of, areas_file, exact_curve
+from .plan import CONFIDENCE, UNIVERSE, answers_of, areas_file, exact_curve, margin_of
 from .settings import SupplementalDhcSettings
 
 EXACT = (ExactFact("areas", "which areas there are"),)
 """The declared facts that the release rests on."""
+
 
 STATEMENT = Statement(
     None,

@@ -22,7 +22,7 @@ from ..runs.settings import (
     refusing,
     table_of,
 )
-from .measures import CONFIDENCE, MEASURES, TRUNCATION, rho_for_margin, stability_of
+from .plan import CONFIDENCE, MEASURES, TRUNCATION, rho_for_margin, stability_of
 
 MOST_PERSONS = 1000
 """tau at most: no household is larger."""

@@ -12,7 +12,7 @@ from .estimation import estimate_level
 from .ingest.ingest import ingest_households
 from .measurement import measure_level
 from .plan import UNIVERSE, areas_file
-from .release.report import SUPPLEMENTAL_DHC, write_tables
+from .release import SUPPLEMENTAL_DHC, write_tables
 from .settings import SupplementalDhcSettings
 
 

@@ -1,24 +1,186 @@
-"""The plan of trips: their measurements, guarantee and charge."""
+"""The charged plan of a trips run: its guarantee, cost and exact privacy curve.
+
+Noise is fixed for every level before anything is drawn. The measured nodes of a level follow from
+the releases above it; in any case, a person moves no more of them, and by no more, than if all were
+measured, so that the worst pairs of the levels compose (`ledger.exact_curve`).
+
+A person makes up to m trips. Let there be k of them in one table and m in the other (k is 0 where a
+person is added or removed, m where everybody makes m, and otherwise anything up to m; more trips on
+both sides move every count as far or further). Then
+
+- the total moves by m - k, and is not measured where that is 0 in any case;
+- at any other level the m trips are in nodes whose moves add up to m, and the k trips in others:
+  the worst is one node that moves by m and one that moves by k (the second rule of
+  `ledger.exact_curve`), of two leaves that differ from the first measured level on. Trips in the
+  same node cancel;
+- where no two trips are in one leaf, m + k leaves move by one. A level above has the worst case of
+  any trips if one of its nodes has m leaves. Between the two, where nodes have several leaves but
+  fewer than m, the worst change is unknown, and no curve is given.
+
+A person whose trips beyond m are dropped at random moves only counts of the remaining trips: a
+curve that bounds every choice bounds the random one. The stability histogram adds noise to positive
+counts alone, so that neighbouring tables have different counts: it has its epsilon and delta, and
+no curve.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
-from ..ledger.accounting import BOUNDED, Guarantee
+from ..ledger.accounting import BOUNDED, UNBOUNDED, Guarantee
+from ..ledger.exact_curve import MOST_COMBINATIONS, Counts, PrivacyCurve, known_curve
+from ..ledger.loss_laws import ChangedCount
+from ..ledger.plan import REPORT_DELTA, Measure, UniversePlan
+from ..noise.quantiles import distribution_of
 from ..products.budget import Cost
 from ..products.plan import ExactFact, Plan
 from ..products.statement import Statement
 from ..runs.directory import RunDirectory
-from .costs import curve_of_change, epsilons_within_areas, exact_curve, needed_split, universe_plan
+from ..runs.errors import InputRefused
+from ..runs.settings import Refuse, without_section
+from ..solvers.level_design import (
+    DesignedLevels,
+    LevelDesign,
+    LevelErrors,
+    RegularTree,
+    design_levels,
+)
 from .ingest.files import read_plan, read_tree
 from .ingest.ingest import public_plan
 from .measurement import read_cuts
+from .plan import (
+    UNIVERSE,
+    areas_file,
+    cuts_file,
+    largest_leaf_counts,
+    leaves_file,
+    level_folder,
+    mean_fanouts,
+    measured_file,
+    plan_file,
+    tree_file,
+)
 from .plan import Plan as TreePlan
-from .plan import areas_file, cuts_file, leaves_file, measured_file, plan_file, tree_file
-from .settings import TripsSettings
+from .settings import FULL_INFORMATION, Contribution, TripsSettings
+
+
+def universe_plan(plan: TreePlan, delta: Fraction = REPORT_DELTA) -> UniversePlan:
+    """Noise of all levels; epsilons of a rho are given at `delta`."""
+    shares = {plan.tree.depth: Fraction(1)} if plan.budget is None else plan.budget.shares
+    moved: dict[int, int] = {}
+    if plan.budget is not None:
+        moved = dict(plan.budget.squared_sensitivities)
+    elif plan.guarantee is not None and plan.stability.scale is not None:
+        moved[plan.tree.depth] = int(plan.stability.scale * plan.guarantee.parameter)
+    return UniversePlan(
+        UNIVERSE,
+        plan.noise_mechanism,
+        plan.guarantee,
+        None if plan.guarantee is None else plan.guarantee.parameter,
+        tuple(
+            Measure(
+                level_folder(level),
+                plan.noise_of(level),
+                shares[level],
+                plan.tree.level_name(level),
+                "counts" if plan.histogram is None else "positive counts",
+                moved=moved.get(level),
+                areas=plan.tree.n_nodes(level),
+            )
+            for level in plan.levels
+        ),
+        delta,
+    )
+
+
+def epsilons_within_areas(plan: TreePlan, delta: Fraction) -> dict[str, float | str]:
+    """Epsilon of all that is measured below each level, by the level's name.
+
+    It protects the leaves of a person's trips against an observer who knows the areas of the level
+    that they are in. Trips that move within an area leave one node below and enter another: where
+    the guarantee is for a person who is added or removed, this moves the squares of the counts
+    twice as far.
+    """
+    if plan.budget is None:
+        return {}
+    shares = plan.budget.shares
+    is_added = plan.guarantee is not None and plan.guarantee.neighbors == UNBOUNDED
+    nodes = 2 if is_added else 1
+    return {
+        plan.tree.level_name(level): universe_plan(plan, delta).epsilons(
+            nodes * sum((shares[below] for below in plan.levels if below > level), Fraction(0))
+        )["tight"]
+        for level in plan.levels[:-1]
+    }
+
+
+def level_errors(plan: TreePlan) -> LevelErrors | None:
+    """Errors of counts as functions of the measured levels' losses.
+
+    Levels are combined on a tree of the mean fan-outs: jointly where all nodes are measured and
+    used, and else each fitted to the one above. None for mechanisms that share no budget of zCDP
+    among levels.
+    """
+    if plan.guarantee is None or plan.budget is None or len(plan.levels) == 1:
+        return None
+    rho, shares = plan.guarantee.parameter, plan.budget.shares
+    tree = RegularTree(
+        tuple(mean_fanouts(plan.tree)),
+        is_root_exact=0 not in shares,
+        is_combined=plan.mechanism == FULL_INFORMATION and plan.measures_all,
+    )
+    units = {level: float(plan.noise[level] * shares[level] * rho) for level in plan.levels}
+    names = {level: plan.tree.level_name(level) for level in plan.levels}
+    return LevelErrors(names, units, tree, 1, "rho")
+
+
+def exact_curve(plan: TreePlan, contribution: Contribution) -> PrivacyCurve | None:
+    """The curve between tables that differ in one person; None where it is not known."""
+    m, levels = contribution.trips, list(plan.levels)
+    if plan.guarantee is None or plan.budget is None or m >= MOST_COMBINATIONS:
+        return None
+    # Only the total distinguishes tables of more and of fewer trips, and the most trips are first.
+    fewer = m if 0 in levels else 0
+    others: Iterable[int] = [0]
+    if contribution.is_bounded:
+        others = [m] if contribution.is_exact else range(m, m - fewer - 1, -1)
+    largest = {level: largest_leaf_counts(plan.tree, level, 1)[0] for level in levels if level}
+    # A person's distinct trips cannot all be in one node of these levels.
+    spread = [level for level, n in largest.items() if contribution.are_distinct and n < m]
+    if any(largest[level] != 1 for level in spread):
+        return None
+    return known_curve({}, [[_changed_counts(plan, m, k, spread) for k in others]])
+
+
+def curve_of_change(plan: TreePlan, contribution: Contribution) -> PrivacyCurve | None:
+    """The curve of one person's change, which the ledger counts, for any neighbours of the plan;
+    None as `exact_curve`.
+
+    Where the plan is for a person who is added or removed, a changed person may make any number of
+    trips before and after.
+    """
+    if not contribution.is_bounded:
+        contribution = replace(contribution, is_bounded=True, is_exact=False)
+    return exact_curve(plan, contribution)
+
+
+def _changed_counts(plan: TreePlan, m: int, k: int, spread: Iterable[int]) -> Counts:
+    """The counts that m trips in one table and k others in the other move."""
+    found: Counter[ChangedCount] = Counter()
+    for level in plan.levels:
+        moves: Mapping[int, int] = Counter([m - k] if level == 0 else [m, k])
+        if level in spread:
+            moves = {1: m + k}
+        noise = plan.noise_of(level)
+        for shift, number in moves.items():
+            if shift and noise is not None:
+                found[ChangedCount(distribution_of(noise), shift)] += number
+    return found
 
 
 def plan_of(settings: TripsSettings, run: RunDirectory | None = None) -> Plan:
@@ -44,7 +206,6 @@ def plan_of(settings: TripsSettings, run: RunDirectory | None = None) -> Plan:
         statement_of(settings, own),
         exact_of(own, None if run is None else read_tree(run).total),
         question="" if own.budget is None else question,
-        split=partial(needed_split, own),
     )
     if run is None:
         return plan
@@ -108,3 +269,42 @@ def _contribution(settings: TripsSettings) -> str:
     if m > 1:
         trips += ", no two in one cell" if privacy.distinct_trips else ", wherever they go"
     return f"A person makes {trips}."
+
+
+class TripsDesignSettings(TripsSettings):
+    """A settings file of trips with a section [design]; targets are numbers or names of levels."""
+
+    ASIDE = frozenset()
+
+    design: LevelDesign
+
+    def refuse_invalid(self, refuse: Refuse) -> None:
+        """Refuse settings that the product and the design cannot have."""
+        super().refuse_invalid(refuse)
+        self.design.refuse_invalid(self.privacy.infinite, refuse)
+
+
+def optimize_shares(settings: TripsDesignSettings) -> tuple[DesignedLevels, TripsSettings]:
+    """The best shares for a design, and the settings with them; reads the public areas alone.
+
+    Raises InputRefused as `design_levels`, and for mechanisms that share no budget among levels.
+    """
+    own = without_section(TripsSettings, settings)
+    plan = public_plan(own)
+    errors, budget = level_errors(plan), plan.budget
+    if errors is None or budget is None or budget.rho is None:
+        raise InputRefused(
+            f"design: {plan.mechanism} shares no budget among levels here; choose inftda, or "
+            "inftda_full_information, for a tree of two measured levels or more."
+        )
+    found = design_levels(errors, settings.design, budget.rho, budget.shares)
+    mechanism = {
+        "shares": tuple(found.shares[level] for level in plan.levels),
+        "share_ratio": Fraction(1),
+    }
+    update: dict[str, Any] = {"mechanism": own.mechanism.model_copy(update=mechanism)}
+    if settings.design.objective == "smallest_budget":
+        # A delta is kept for display; the rho no longer corresponds to an epsilon.
+        spent = {"rho": found.total, "epsilon": None, "conversion": "simple"}
+        update["privacy"] = own.privacy.model_copy(update=spent)
+    return found, own.model_copy(update=update)

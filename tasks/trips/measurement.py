@@ -36,7 +36,6 @@ from ..runs.files import read_values, write_once
 from ..runs.stamps import write_parquet
 from ..tables.columns import cut_into_runs
 from .ingest.files import read_plan, read_truth
-from .mechanisms import GAUSSIAN_LEAVES
 from .plan import (
     UNIVERSE,
     Plan,
@@ -46,7 +45,7 @@ from .plan import (
     level_folder,
     measured_file,
 )
-from .settings import TripsSettings
+from .settings import GAUSSIAN_LEAVES, TripsSettings
 from .tree import NO_NODES, NodeCounts, Tree, TrueTree
 
 ROWS_PER_GROUP = 1 << 20

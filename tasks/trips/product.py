@@ -4,26 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pyarrow import parquet
-
 from ...validation.trips import check_privacy, run_checks
 from ..pages.document import Block
-from ..pages.numbers import format_delta, format_epsilon
 from ..pages.template import table
-from ..products.budget import Cost
 from ..products.certificate import Facts
 from ..products.comparison import read_errors
-from ..products.product import Accuracy, Caution, Checks, Figures, Product, Rules, Words
+from ..products.product import (
+    Accuracy,
+    Caution,
+    Checks,
+    Figures,
+    Product,
+    Rules,
+    Words,
+    count_released_rows,
+)
 from ..runs.directory import RunDirectory
+from .accuracy import ACCURACY, facts_of_run, write_accuracy
 from .charge import measurement_files, plan_of
-from .checks.accuracy import ACCURACY, facts_of_run, write_accuracy
-from .costs import universe_plan
 from .ingest.files import read_plan, read_tree
 from .ingest.ingest import AcceptedTrips, check_input, refuse_delta_of
 from .plan import leaves_file, make_plan
-from .release.errors import false_cells
-from .release.report import FIGURES, KEYS, conversion_sentence, delta_warning, report
-from .release.table import RANGE_QUERIES, TABLE, n_trips, settings_of_release
+from .release import (
+    FIGURES,
+    KEYS,
+    RANGE_QUERIES,
+    conversion_sentence,
+    delta_warning,
+    false_cells,
+    n_trips,
+    report,
+    settings_of_release,
+)
 from .settings import TripsSettings
 
 
@@ -38,15 +50,9 @@ def check_settings_against_input(
 
 
 def summary(run: RunDirectory, settings: TripsSettings) -> Iterator[Block]:
-    """Content of the release, its cost, and the expected number of false cells."""
+    """Content of the release, and the expected number of false cells."""
     plan = read_plan(run)
-    universe = universe_plan(plan, settings.report_delta)
-    epsilon, delta = universe.epsilons()["tight"], Cost(universe).delta
-    n_rows = parquet.read_metadata(run.release / f"{TABLE}.parquet").num_rows
-    yield (
-        f"{plan.mechanism}: {n_rows:,} rows; epsilon {format_epsilon(epsilon)} at "
-        f"delta {format_delta(delta)}"
-    )
+    yield from count_released_rows(run)
     yield false_cells(run, plan).sentence
     yield from _cautions(settings, n_trips(run.release, plan.tree))
 

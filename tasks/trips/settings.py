@@ -1,8 +1,9 @@
-"""Settings of the trips flow: tables, areas, neighbours, mechanism and shares."""
+"""Settings of the trips flow: tables, areas, mechanism, shares, and neighbouring tables."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -25,13 +26,51 @@ from ..runs.settings import (
     refuse_shares,
     table_of,
 )
-from .mechanisms import (
-    FULL_INFORMATION,
-    GAUSSIAN_LEAVES,
-    STABILITY_HISTOGRAM,
-    TDA_CHEBYSHEV,
-    Contribution,
-)
+
+INFTDA = "inftda"
+"""Top-down with the integer Chebyshev projection of Algorithm 2 in [InfTDA2024]."""
+
+TDA_L2 = "tda_l2"
+"""Top-down with the exact integer L2 projection."""
+
+TDA_CHEBYSHEV = "tda_chebyshev"
+"""Top-down with any Chebyshev minimiser, as a general solver finds it."""
+
+FULL_INFORMATION = "inftda_full_information"
+"""All levels' measurements combined by least squares on the tree, then projected top-down."""
+
+GAUSSIAN_LEAVES = "gaussian_leaves"
+"""Discrete Gaussian noise on every leaf, positive or not."""
+
+STABILITY_HISTOGRAM = "stability_histogram"
+"""Discrete Laplace noise on positive leaves, suppressed below a threshold."""
+
+TOP_DOWN = (INFTDA, TDA_L2, TDA_CHEBYSHEV, FULL_INFORMATION)
+"""Those whose estimates are consistent and not negative, with an exact invariant root."""
+
+CHEBYSHEV = "chebyshev"
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """Definition of neighbouring tables.
+
+    is_bounded : one person is changed; otherwise one is added or removed.
+    trips : m, the most trips of a person.
+    are_distinct : no person has two trips in one leaf.
+    is_exact : every person makes exactly m trips.
+    """
+
+    is_bounded: bool = True
+    trips: int = 1
+    are_distinct: bool = False
+    is_exact: bool = True
+
+    @property
+    def has_invariant_total(self) -> bool:
+        """Whether neighbouring tables have the same number of trips."""
+        return self.is_bounded and self.is_exact
+
 
 SHARE_RULES = ("uniform", "geometric", "optimised")
 

@@ -12,7 +12,7 @@ from .ingest.files import read_plan
 from .ingest.ingest import ingest_input
 from .measurement import cut_level, estimate_kind, measure_once
 from .plan import cuts_file, estimates_file, measured_file, tree_file
-from .release.table import TABLE, write_release
+from .release import TABLE, write_release
 from .settings import TripsSettings
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from spineflow.tasks.detailed_groups.ingest.generate import generate_persons
 from spineflow.tasks.detailed_groups.ingest.ingest import ingest_input, run_parameters, tabulate
-from spineflow.tasks.detailed_groups.measurement.measure import (
+from spineflow.tasks.detailed_groups.measurement import (
     has_stage_1,
     measure_tables_once,
     measure_totals_once,
@@ -24,7 +24,7 @@ from spineflow.tasks.detailed_groups.measurement.measure import (
 from spineflow.tasks.detailed_groups.paths import read_shards
 from spineflow.tasks.detailed_groups.postprocess.run import postprocess, stages_of
 from spineflow.tasks.detailed_groups.product import DETAILED_GROUPS
-from spineflow.tasks.detailed_groups.release.files import write_run_release
+from spineflow.tasks.detailed_groups.release.tables import write_run_release
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings

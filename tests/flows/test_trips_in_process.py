@@ -23,7 +23,7 @@ from spineflow.tasks.runs.errors import BudgetRefused, InputRefused, SpineflowEr
 from spineflow.tasks.runs.files import NOT_PRIVATE
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
 from spineflow.tasks.trips import plan as workload_budget
-from spineflow.tasks.trips.costs import curve_of_change
+from spineflow.tasks.trips.charge import curve_of_change
 from spineflow.tasks.trips.estimation.estimate import estimate_once
 from spineflow.tasks.trips.ingest.files import read_plan, read_tree, read_truth, write_plan
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
@@ -31,7 +31,7 @@ from spineflow.tasks.trips.ingest.ingest import ingest_input
 from spineflow.tasks.trips.measurement import read_cuts, read_nodes
 from spineflow.tasks.trips.plan import estimates_files, measured_file
 from spineflow.tasks.trips.product import TRIPS
-from spineflow.tasks.trips.release.table import released_level
+from spineflow.tasks.trips.release import released_level
 from spineflow.tasks.trips.settings import TripsSettings
 
 from tests.flows.in_process import judged_once

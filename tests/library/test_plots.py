@@ -7,9 +7,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import spineflow
-from spineflow.tasks.group_sizes.costs import exact_curve
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.group_sizes.ingest.read import public_plan
+from spineflow.tasks.group_sizes.measurement import exact_curve
 from spineflow.tasks.products.privacy_curves import trade_off
 from spineflow.tasks.products.registry import find_product
 

@@ -30,7 +30,7 @@ from spineflow.tasks.topdown.ingest.generate import (
     generate_county,
 )
 from spineflow.tasks.topdown.ingest.generate_households import synthesize_households
-from spineflow.tasks.trips import mechanisms as of_trips
+from spineflow.tasks.trips import settings as of_trips
 from spineflow.tasks.trips.ingest.generate import CountrySize
 from spineflow.tasks.trips.ingest.generate import generate_country as generate_trips
 

@@ -18,7 +18,7 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import frozen_settings
 from spineflow.tasks.supplemental_dhc.estimation import ROWS
-from spineflow.tasks.supplemental_dhc.measures import MEASURES, TRUNCATION, stability_of
+from spineflow.tasks.supplemental_dhc.plan import MEASURES, TRUNCATION, stability_of
 from spineflow.tasks.supplemental_dhc.settings import SupplementalDhcSettings
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 from spineflow.tasks.topdown.ingest.generate_households import synthesize_households

@@ -17,8 +17,8 @@ from spineflow.tasks.runs.settings_files import dump_settings, load_settings
 from spineflow.tasks.trips.ingest.files import read_plan
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 from spineflow.tasks.trips.ingest.ingest import ingest_input
-from spineflow.tasks.trips.mechanisms import Contribution, squared_sensitivity
-from spineflow.tasks.trips.settings import TripsSettings
+from spineflow.tasks.trips.plan import squared_sensitivity
+from spineflow.tasks.trips.settings import Contribution, TripsSettings
 from spineflow.validation.plan import sha256
 from spineflow.validation.trips import ALWAYS, TOP_DOWN, read_tree, run_checks
 from spineflow.validation.trips import squared_sensitivity as recomputed_sensitivity

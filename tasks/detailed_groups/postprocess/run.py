@@ -1,13 +1,23 @@
-"""Postprocessing of a run from public data: its files, thresholds and coterminous sets, and budget
-spent twice.
+"""Postprocessing of a run from public data: stages, thresholds, and coterminous regions.
 
-A nation that is one state, a state that is one county: both are measured, with independent noise,
-and both measurements are paid for.
+A state that is one county, a county with a single tract: the same people live in both, and their
+groups were measured with independent noise. Algorithm 4 of [SafeTabP2025] gives all regions
+of such a set the counts of the highest summary level that is not suppressed.
+
+Sets of regions follow from public geography alone. Where a block's housing units
+and group-quarters facilities are declared invariants, blocks without either are empty by
+declaration, and regions that agree in all other blocks belong together as well. The places where
+people were counted have no influence.
+
+Budget is spent twice where all regions of a level are coterminous with others: both measurements
+are paid for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -23,23 +33,164 @@ from ..workload.parameters import MechanismParameters
 from ..workload.regions import is_in_pass, region_ids, region_types
 from ..workload.specification import alone_counterparts
 from ..workload.tabulations import SEX_BY_AGE
-from .coterminous import CoterminousSets, coterminous_sets
-from .groups import MEASURED, read_groups
-from .stages import (
+from .groups import (
     ALONE,
     COTERMINOUS,
     MARGINALS,
+    MEASURED,
     SUPPRESSED,
     Level,
     PassFiles,
     add_marginals,
     change_levels,
-    donate_between_levels,
+    codes_of,
     levels_after,
+    mask_of,
+    read_groups,
     suppress,
     suppress_alone,
     threshold_of,
+    with_mask,
+    write_groups,
 )
+
+DONATED = ("table", "value", "variance", "measured_at", "total", "male", "female")
+"""Columns that a group copies from the donor of its set."""
+
+NO_SET = -1
+
+
+@dataclass(frozen=True)
+class CoterminousSets:
+    """Sets of two or more coterminous regions, at most one of each region type in a set.
+
+    `number[region_type]` maps region ids to the number of their set.
+    """
+
+    number: Mapping[str, Mapping[str, int]]
+
+    def of_rows(self, table: pa.Table) -> np.ndarray:
+        """The set of each group's region, `NO_SET` if it is in no set; shape (n,), int64."""
+        types, type_names = codes_of(table, "region_type")
+        regions, region_names = codes_of(table, "region_id")
+        sets = np.full(table.num_rows, NO_SET, dtype=np.int64)
+        for code, name in enumerate(type_names):
+            known = self.number.get(name, {})
+            if known:
+                of_region = np.array([known.get(r, NO_SET) for r in region_names], dtype=np.int64)
+                here = types == code
+                sets[here] = of_region[regions[here]]
+        return sets
+
+
+def coterminous_sets(
+    regions: Mapping[str, Sequence[str | None] | np.ndarray], inhabitable: np.ndarray | None = None
+) -> CoterminousSets:
+    """The coterminous regions among the blocks' regions.
+
+    Args:
+        regions: for each region type, highest summary level first, the region id of every block,
+            shape (n_blocks,); None where a block is in no region of that type.
+        inhabitable: mask of the blocks inhabitable by declared invariants, shape
+            (n_blocks,); None if no invariants are declared, and then only regions with identical
+            blocks are coterminous. A region without any such block is compared by all its blocks.
+
+    Regions of one type are disjoint, so that a set has at most one of each.
+    """
+    found: dict[tuple[bool, bytes], list[tuple[str, str]]] = {}
+    for name, of_block in regions.items():
+        codes, names = pd.factorize(pd.Series(of_block, dtype=object))
+        order = np.argsort(codes, kind="stable").astype(np.int32)
+        ends = np.cumsum(np.bincount(codes + 1, minlength=len(names) + 1))
+        for region, blocks in zip(names, np.split(order, ends)[1:], strict=False):
+            held = blocks[:0] if inhabitable is None else blocks[inhabitable[blocks]]
+            # Digests take less memory than the numbers of all blocks of a nation, type by type.
+            blocks = held if held.size else blocks
+            key = bool(held.size), hashlib.blake2b(blocks.tobytes()).digest()
+            found.setdefault(key, []).append((name, str(region)))
+    sets: dict[str, dict[str, int]] = {name: {} for name in regions}
+    for number, same in enumerate(same for same in found.values() if len(same) > 1):
+        for name, region in same:
+            sets[name][region] = number
+    return CoterminousSets(sets)
+
+
+def copy_coterminous(groups: pa.Table, sets: np.ndarray, order: Sequence[str]) -> pa.Table:
+    """Algorithm 4: every group of a set takes the counts of the set's donor.
+
+    The donor is, for each set and iteration, the first group in the order of summary levels
+    that is not suppressed; where all are, all remain so. Groups measured in no region of the set
+    are not added.
+
+    Args:
+        groups: columns `COUNTED`.
+        sets: set of each group's region, shape (n,), from `CoterminousSets.of_rows`.
+        order: region types, the donor's first; all types of groups in sets must be among them.
+
+    Raises ValueError for a region type outside the order.
+    """
+    inside = np.flatnonzero(sets != NO_SET)
+    if not inside.size:
+        return groups
+    hidden = mask_of(groups, "is_suppressed")[inside]
+    iteration, _ = codes_of(groups, "iteration_code")
+    members = pd.DataFrame(
+        {
+            "set": sets[inside],
+            "iteration": iteration[inside],
+            "hidden": hidden,
+            "rank": _rank(groups, order)[inside],
+            "place": np.arange(inside.size),
+        }
+    ).sort_values(["hidden", "rank"], kind="stable")
+    first = members.groupby(["set", "iteration"])["place"].transform("first")
+    donor = first.sort_index().to_numpy()
+    donor = np.where(hidden[donor], np.arange(inside.size), donor)
+    source = np.arange(groups.num_rows)
+    source[inside] = inside[donor]
+    taken = groups.select(DONATED).take(pa.array(source))
+    for name in DONATED:
+        groups = groups.set_column(groups.schema.get_field_index(name), name, taken[name])
+    shown = mask_of(groups, "is_suppressed")[source]
+    return with_mask(groups, "is_suppressed", shown)
+
+
+def _rank(groups: pa.Table, order: Sequence[str]) -> np.ndarray:
+    codes, names = codes_of(groups, "region_type")
+    missing = sorted(set(names) - set(order))
+    if missing:
+        raise ValueError(f"{missing[0]} is not in the order of summary levels")
+    return np.array([order.index(name) for name in names], dtype=np.int64)[codes]
+
+
+def donate_between_levels(files: PassFiles, sets: CoterminousSets, order: Sequence[str]) -> None:
+    """Algorithm 4 of [SafeTabP2025] on all levels together.
+
+    Only groups of regions in sets are kept in memory.
+    """
+    members = {
+        level: counted.filter(pa.array(sets.of_rows(counted) != NO_SET))
+        for level, counted in levels_after(files, MARGINALS)
+    }
+    together = pa.concat_tables(members.values()).unify_dictionaries().combine_chunks()
+    after = copy_coterminous(together, sets.of_rows(together), order)
+    start = 0
+    for level, counted in levels_after(files, MARGINALS):
+        end = start + members[level].num_rows
+        inside = sets.of_rows(counted) != NO_SET
+        merged = _replace_groups(counted, inside, after.slice(start, end - start))
+        write_groups(files.groups(COTERMINOUS, level), merged)
+        start = end
+
+
+def _replace_groups(groups: pa.Table, where: np.ndarray, by: pa.Table) -> pa.Table:
+    """The groups with the masked ones replaced, in the same order."""
+    if not where.any():
+        return groups
+    both = pa.concat_tables([groups, by.select(groups.schema.names)]).unify_dictionaries()
+    source = np.arange(groups.num_rows)
+    source[where] = groups.num_rows + np.arange(by.num_rows)
+    return both.combine_chunks().take(pa.array(source))
 
 
 def stages_of(settings: DetailedGroupsSettings) -> tuple[str, ...]:
@@ -161,13 +312,14 @@ def redundant_spending(
 
     Args:
         blocks: the blocks of the states that are tabulated, as `AcceptedGroups.blocks`.
-        invariants: their housing units and facilities, row by row, where these are declared
-            invariant.
+        invariants: their housing units and facilities, row by row, which count where the settings
+            declare them invariant.
     """
     symbol = "epsilon" if parameters.is_pure else "rho"
     sentences = []
     for region_pass in parameters.passes:
-        regions, sets = regions_of_pass(blocks, invariants, region_pass)
+        declared = invariants if settings.mechanism.units_are_invariant else None
+        regions, sets = regions_of_pass(blocks, declared, region_pass)
         order = [name for name in settings.mechanism.summary_levels if name in regions]
         budgets = parameters.budgets_of(region_pass)
         for (region_type, level), budget in budgets.items():

@@ -1,4 +1,4 @@
-"""Error of released detailed groups against the confidential truth; the result is confidential too.
+"""Errors of released detailed groups against the confidential truth; they are confidential too.
 
 For each population group level and each table that its groups received: how many groups there are,
 how many are shown, how far the shown totals and cells are from the truth, and the effect of
@@ -18,7 +18,7 @@ from ...products.comparison import write_errors
 from ...runs.directory import RunDirectory
 from ..ingest.counts import read_counts
 from ..ingest.ingest import Settings, run_parameters, run_regions, run_universe
-from ..measurement.stages import ShardGroups, true_counts
+from ..measurement import ShardGroups, true_counts
 from ..paths import counts_file
 from ..postprocess.groups import code_positions, counts_of, mask_of
 from ..postprocess.run import groups_to_release, stages_of
@@ -26,6 +26,8 @@ from ..settings import DetailedGroupsSettings
 from ..workload.tabulations import NOT_MEASURED, TABULATIONS, Tabulation
 
 KEYS = ("region_type", "level", "table")
+
+
 FIGURES = {
     "groups": "measured groups",
     "shown": "groups that are shown",
@@ -36,13 +38,17 @@ FIGURES = {
     "nobody_shown": "groups of nobody that are shown",
 }
 
+
 HOUSEHOLD_KEYS = ("tabulation", *KEYS)
+
+
 HOUSEHOLD_FIGURES = {
     "groups": "measured groups",
     "mean_absolute_error": "mean absolute error of totals",
     "mean_error": "mean error of totals",
     "mean_absolute_cell_error": "mean absolute error of measured counts",
 }
+
 
 ALL_TABLES = "all"
 """The table of errors over all tables of a level."""
@@ -130,7 +136,7 @@ def level_errors(
             yield {key: found[key] for key in ("table", *HOUSEHOLD_FIGURES)}
 
 
-def facts_of_run(run: RunDirectory, settings: Settings) -> dict[str, str]:
+def comparison_facts(run: RunDirectory, settings: Settings) -> dict[str, str]:
     """Facts of a run, in words."""
     parameters = run_parameters(run, settings)
     found = {
@@ -147,15 +153,13 @@ def with_all_tables(errors: pd.DataFrame) -> pd.DataFrame:
 
     Figures that are means weigh as many groups as are shown; the others add up.
     """
+    place = ["region_type", "level"]
     means = [name for name in FIGURES if name.startswith("mean_")]
     counts = [name for name in FIGURES if name not in means]
-    whole = []
-    for (region_type, level), own in errors.groupby(["region_type", "level"], sort=False):
-        row = {"region_type": region_type, "level": level, "table": ALL_TABLES}
-        row |= own[counts].sum().to_dict()
-        for name in means:
-            known = own[own[name].notna() & (own["shown"] > 0)]
-            weight = known["shown"].sum()
-            row[name] = (known[name] * known["shown"]).sum() / weight if weight else None
-        whole.append(row)
-    return pd.concat([errors, pd.DataFrame(whole)], ignore_index=True)
+    weights = errors[means].notna().mul(errors["shown"], axis=0)
+    by_level = [errors[name] for name in place]
+    sums = (errors[means] * weights).groupby(by_level, sort=False).sum()
+    whole = errors.groupby(place, sort=False)[counts].sum()
+    whole[means] = sums / weights.groupby(by_level, sort=False).sum()
+    whole = whole.reset_index().assign(table=ALL_TABLES)
+    return pd.concat([errors, whole], ignore_index=True)

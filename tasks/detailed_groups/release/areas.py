@@ -123,15 +123,13 @@ def sums_of_areas(
         variance=("variance", lambda own: own.sum(min_count=1)),
     )
     found["is_complete"] = found["suppressed"] == 0
-    level = {code: own.level for code, own in specification.iterations.items()}
-    levels = None if parameters.infinite else level_budgets(parameters, specification)
+    iterations = specification.iterations
+    levels = {} if parameters.infinite else level_budgets(parameters, specification)
     noises: dict[Any, list[tuple[IntegerDistribution, int]]] = {}
     n_draws = parts[is_shown].groupby([*KEYS, "measured_at", "total_only"])["n_cells"].sum()
-    for (*key, measured_at, total_only), n in n_draws.items():
-        if levels is None:
-            break
-        budget = levels[measured_at, level[key[-1]]]
-        noise = budget.total_only if total_only else budget.second_stage
+    for (*key, measured_at, is_total_only), n in n_draws.items() if levels else ():
+        budget = levels[measured_at, iterations[key[-1]].level]
+        noise = budget.of_released(is_total_only=is_total_only)
         noises.setdefault(tuple(key), []).append((noise, int(n)))
     are_cut = not parameters.allow_negative_counts
     margins = [
@@ -140,9 +138,9 @@ def sums_of_areas(
     ]
     found["margin"] = pd.Series(margins, found.index, "Int64").where(found["count"].notna())
     found = found.reset_index()
-    names = {code: own.name for code, own in specification.iterations.items()}
-    found["iteration_name"] = found["iteration_code"].map(names)
-    found["iteration_level"] = found["iteration_code"].map(level)
+    own = [iterations[code] for code in found["iteration_code"]]
+    found["iteration_name"] = [item.name for item in own]
+    found["iteration_level"] = [item.level for item in own]
     return found[list(SUMS)]
 
 

@@ -14,13 +14,12 @@ from ...products.budget import Cost
 from ...products.privacy_curves import Curves
 from ...runs.errors import InputRefused, refuse_errors
 from ..ingest.ingest import Settings, parameters_of
-from ..postprocess.stages import threshold_of
+from ..postprocess.groups import threshold_of
 from ..settings import DetailedHouseholdsSettings
 from ..workload.budgets import LevelBudget, level_budgets, level_noise, refuse_missed_margins
-from ..workload.exact_loss import exact_curve
-from ..workload.guarantee import pass_plan
+from ..workload.guarantee import exact_curve, pass_plan
 from ..workload.parameters import MechanismParameters, Parameters, read_specification
-from ..workload.regions import COARSE, REGION_TYPES
+from ..workload.regions import COARSE, REGION_TYPES, US
 from ..workload.specification import Specification
 from ..workload.tabulations import Tabulation
 
@@ -123,11 +122,6 @@ def refuse_settings(settings: Settings) -> None:
     level_figures(parameters, specification)
 
 
-def costs(settings: Settings) -> dict[str, Cost]:
-    """Cost and accuracy of a run, by pass."""
-    return costs_of(parameters_of(settings), read_specification(settings.input.parameters))
-
-
 def costs_of(parameters: Parameters, specification: Specification) -> dict[str, Cost]:
     """Cost and accuracy of a run with these parameters, by pass: for one record changed (Theorem 2
     of [SafeTabP2025]), `native` for one added or removed.
@@ -173,8 +167,8 @@ def curves_of(parameters: Parameters, specification: Specification) -> Curves | 
 def _measures(item: LevelFigures, total: Fraction) -> Iterator[Measure]:
     """The measures of a level, by names of a budget rather than of a run."""
     tabulation, level = item.tabulation, f"level {item.level}"
-    for stage in level_noise(item.budget, tabulation, (item.region_type, item.level)).stages:
-        own = stage.measure(total)
+    of_level = level_noise(item.budget, tabulation, (item.region_type, item.level), total)
+    for own in of_level.stages:
         query = f"{level}, {own.query}" if tabulation.of_persons else f"{tabulation.name}, {level}"
         yield replace(own, level=item.region_type, query=query)
 
@@ -187,7 +181,7 @@ def refuse_idle_settings(settings: Settings, parameters: Parameters) -> None:
     suppression where no group can be suppressed, and coterminous geographies of a single region
     type.
     """
-    if settings.mechanism.states is not None and not parameters.first.run_us:
+    if settings.mechanism.states is not None and US not in parameters.passes:
         refuse_idle("mechanism.states", "run_us = true")
     for name, tables in settings.mechanism.of_tables.items():
         within = f".{name}" if len(parameters.of) > 1 else ""

@@ -1,9 +1,7 @@
-"""The certificate and the public report of a run of detailed groups or households: settings,
-accuracy and checks.
+"""The certificate and the public report of a run of detailed groups or households.
 
-Shares of groups at each table describe the published noisy outcome; the curves of suppression
-follow from the noise alone. Errors against the input are shown only for inputs that are not
-confidential.
+Shares of groups at each table describe the published noisy outcome. Errors against the input are
+shown only for inputs that are not confidential.
 """
 
 from __future__ import annotations
@@ -14,8 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ...noise.distributions import IntegerDistribution
-from ...pages.document import Cell, Document, Figure, Table
+from ...pages.document import Cell, Document, Table
 from ...products.certificate import Facts
 from ...products.comparison import errors_table
 from ...products.plan import Plan
@@ -26,12 +23,23 @@ from ..postprocess.groups import mask_of
 from ..postprocess.run import coterminous_of, groups_to_release
 from ..settings import DetailedGroupsSettings
 from ..workload.budgets import format_percent
-from ..workload.parameters import MechanismParameters, Parameters
+from ..workload.parameters import Parameters
 from ..workload.regions import region_types
 from ..workload.tabulations import TABULATIONS
+from .accuracy import FIGURES, HOUSEHOLD_FIGURES
 from .budget import LevelFigures, curves_of, level_figures
-from .figures import suppression_figures
-from .files import TIDY_FILES
+from .tables import TIDY_FILES
+
+REPORTED = {
+    "persons": FIGURES
+    | {
+        "percentile_95": "95th percentile of absolute errors",
+        "mean_size_suppressed": "mean size of groups of somebody that are not shown",
+    },
+    "households": HOUSEHOLD_FIGURES,
+}
+"""Figures of a report, by kind of record."""
+
 
 FIRST_COLUMNS: Mapping[str, Sequence[str]] = {
     "persons": (
@@ -46,25 +54,6 @@ PREFIX = {"persons": "", "households": "household_"}
 """Beginning of the names of templates, by kind of record."""
 
 _PLACES = {"region_type": "region type", "level": "level", "table": "table"}
-_ACCURACY_COLUMNS = {
-    "persons": {
-        "groups": "groups",
-        "shown": "shown",
-        "mean_absolute_error": "mean |error| of totals",
-        "mean_error": "mean error of totals",
-        "percentile_95": "95 % of |error|",
-        "mean_absolute_cell_error": "mean |error| of cells",
-        "somebody_suppressed": "suppressed with somebody",
-        "mean_size_suppressed": "their mean size",
-        "nobody_shown": "shown with nobody",
-    },
-    "households": {
-        "groups": "groups",
-        "mean_absolute_error": "mean |error| of totals",
-        "mean_error": "mean error of totals",
-        "mean_absolute_cell_error": "mean |error| of counts",
-    },
-}
 _ERROR = {
     "persons": ("mean_absolute_error", "shown"),
     "households": ("mean_absolute_cell_error", "groups"),
@@ -75,7 +64,7 @@ Levels = Mapping[tuple[str, int], Any]
 """Figures by region type and iteration level."""
 
 
-def facts_of_run(run: RunDirectory, settings: Settings) -> Facts:
+def certificate_facts(run: RunDirectory, settings: Settings) -> Facts:
     """Facts of a run's certificate; margins only with noise."""
     parameters, specification = run_parameters(run, settings), run_specification(run)
     figures = level_figures(parameters, specification) if settings.is_private else ()
@@ -122,14 +111,13 @@ def report(
     figures, records = level_figures(parameters, specification), parameters.records
     levels = () if parameters.infinite else parameters.levels()
     used = None if accuracy is None else accuracy[accuracy["groups"] > 0]
-    columns, loss = _ACCURACY_COLUMNS[records], "epsilon" if parameters.is_pure else "rho"
+    columns, loss = REPORTED[records], "epsilon" if parameters.is_pure else "rho"
     budgets = {name: own.budgets for name, own in parameters.of.items()}
     margins: dict[str, dict[tuple[str, int], float]] = {name: {} for name in parameters.of}
     for item in figures:
         margins[item.tabulation.name][item.region_type, item.level] = item.margin
-    further: dict[str, Any] = {}
-    if isinstance(settings, DetailedGroupsSettings):
-        further = _further_of_persons(run, settings, parameters.first, figures)
+    chance = parameters.first.zero_suppression_chance
+    is_suppressed = any(item.threshold is not None for item in figures)
     tables, detailed = _tables(run, settings, parameters)
     return report_document(
         run,
@@ -148,7 +136,8 @@ def report(
         accuracy=None
         if used is None
         else errors_table(used, _PLACES | columns, columns["mean_absolute_error"]),
-        **further,
+        suppressed=100 * float(chance) if chance and is_suppressed else None,
+        coterminous=_coterminous(run, settings, parameters),
     )
 
 
@@ -162,38 +151,6 @@ def _series(
         }
         for name, own in figures.items()
     }
-
-
-def _further_of_persons(
-    run: RunDirectory,
-    settings: DetailedGroupsSettings,
-    parameters: MechanismParameters,
-    figures: tuple[LevelFigures, ...],
-) -> dict[str, Any]:
-    """Names of the template that runs of persons have in addition."""
-    suppressed, suppression = _suppression(figures, parameters)
-    return {
-        "suppressed": suppressed,
-        "suppression": suppression,
-        "coterminous": _coterminous(run, settings, parameters),
-    }
-
-
-def _suppression(
-    figures: tuple[LevelFigures, ...], parameters: MechanismParameters
-) -> tuple[float | None, Sequence[Figure]]:
-    """Probability in percent that an empty group is suppressed, and the probabilities of larger
-    ones; None without suppression.
-    """
-    levels: dict[tuple[IntegerDistribution, int], str] = {}
-    for item in figures:
-        if item.threshold is not None:
-            label = f"budget {float(item.budget.budget):.4g}, up to {item.threshold}"
-            levels.setdefault((item.budget.second_stage, item.threshold), label)
-    chance = parameters.zero_suppression_chance
-    if not levels or chance is None:
-        return None, ()
-    return 100 * float(chance), suppression_figures({own: key for key, own in levels.items()})
 
 
 def _tables(
@@ -220,11 +177,9 @@ def _tables(
     return Table(headers, tuple(rows)), detailed
 
 
-def _coterminous(
-    run: RunDirectory, settings: DetailedGroupsSettings, parameters: MechanismParameters
-) -> Table | None:
+def _coterminous(run: RunDirectory, settings: Settings, parameters: Parameters) -> Table | None:
     """Number of regions that share their blocks with another; None without this step."""
-    if not settings.mechanism.coterminous:
+    if not isinstance(settings, DetailedGroupsSettings) or not settings.mechanism.coterminous:
         return None
     rows = []
     for region_pass in parameters.passes:

@@ -1,27 +1,45 @@
-"""The rows of released tables, as columns: their groups, counts and accuracy.
+"""The released tables: rows of groups, counts and accuracy, as text and as tidy Parquet files.
 
 Every row is the sum of consecutive counts of its group. For persons every released group has its
 total (T01001), and the groups with cells also rows of sex by age, in the table that the mechanism
 chose for them, and a marginal of each sex. For households a group's table shows some categories.
 Regions are named as far as their codes permit.
+
+For persons t1.csv has the totals and t2.csv sex by age, next to population_groups.parquet; for
+households t3.csv has types and t4.csv tenures, next to detailed_households.parquet. The text files,
+in the production layout, have a header, `|` between columns, no quotes, and leading zeros. Groups
+are processed in their order, in parts, so that memory is bounded by one part. The files appear when
+all parts are written, the tidy one last.
+
+A run that is not private is stamped: the text files begin with the line `# NOT PRIVATE` and the
+Parquet metadata has the key `spineflow` with that value.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from ...census.cef_2020 import state_of
 from ...noise.quantiles import margin_of_cut_sum, margin_of_sum
+from ...runs import stamps
+from ...runs.directory import RunDirectory
+from ...runs.files import replacing
+from ...runs.stamps import parquet_rows
 from ...tables.columns import coded_texts
-from ..postprocess.groups import CODE, codes_of, counts_of, mask_of
-from ..workload.budgets import LevelBudget
-from ..workload.tabulations import KEY, Tabulation
+from ..ingest.ingest import Settings, read_run_names, run_parameters, run_specification
+from ..postprocess.groups import CODE, codes_of, counts_of, mask_of, select_released
+from ..postprocess.run import groups_to_release
+from ..workload.budgets import LevelBudget, level_budgets
+from ..workload.specification import CharacteristicIteration
+from ..workload.tabulations import KEY, TABULATIONS, Tabulation
 
 NAMED = (
     ("region_type", CODE),
@@ -111,8 +129,7 @@ class CountNoise:
     ) -> tuple[int, int]:
         if self.levels is None:
             return 0, 0
-        budget = self.levels[region_type, level]
-        noise = budget.total_only if is_total_only else budget.second_stage
+        noise = self.levels[region_type, level].of_released(is_total_only=is_total_only)
         own = margin_of_sum(noise, n, self.coverage)
         return own, margin_of_cut_sum(noise, n, self.coverage) if self.are_cut else own
 
@@ -121,12 +138,11 @@ class CountNoise:
 class GroupNames:
     """Names for the tidy file.
 
-    `iteration_name` and `iteration_level` are by iteration code; `region_name` by region type
-    and id, for regions that have a better name than their codes.
+    `iterations` are by code; `region_name` is by region type and id, for regions that have a better
+    name than their codes.
     """
 
-    iteration_name: Mapping[str, str]
-    iteration_level: Mapping[str, int]
+    iterations: Mapping[str, CharacteristicIteration]
     region_name: Mapping[Region, str]
 
     def of_region(self, region_type: str, region_id: str) -> str:
@@ -206,8 +222,8 @@ def tidy_rows(
     if tabulation.of_persons:
         table = np.where(rows.label == 0, 0, table)
     iteration, codes = codes_of(groups, "iteration_code")
-    called = coded_texts(iteration, [names.iteration_name[code] for code in codes])
-    level = np.array([names.iteration_level[code] for code in codes], dtype=np.int8)
+    called = coded_texts(iteration, [names.iterations[code].name for code in codes])
+    level = np.array([names.iterations[code].level for code in codes], dtype=np.int8)
     level_of_row = level[iteration][group]
     place, places = codes_of(groups, "measured_at")
     margin, margin_if_cut = noise.margins(
@@ -267,3 +283,73 @@ def _tract_number(code: str) -> str:
     """The written number of a tract: 206 for 020600, 206.01 for 020601."""
     base, suffix = code[:4].lstrip("0") or "0", code[4:]
     return base if suffix == "00" else f"{base}.{suffix}"
+
+
+TIDY_FILES = {
+    "persons": "population_groups.parquet",
+    "households": "detailed_households.parquet",
+}
+"""The tidy file of a release by kind of record."""
+
+GROUPS_PER_PART = 1 << 18
+
+
+def write_run_release(run: RunDirectory, settings: Settings) -> None:
+    """Write the release's files to the folder of the unchecked release."""
+    parameters, specification = run_parameters(run, settings), run_specification(run)
+    tables: list[tuple[Tabulation, Iterable[pa.Table], CountNoise]] = []
+    for name, own in parameters.of.items():
+        released = groups_to_release(run, settings, name)
+        parts = (select_released(groups) for _, groups in released)
+        levels = None if own.infinite else level_budgets(own, specification)
+        noise = CountNoise(levels, own.wanted.coverage, not own.allow_negative_counts)
+        tables.append((TABULATIONS[name], parts, noise))
+    write_release(
+        run.unchecked_release,
+        tables,
+        GroupNames(specification.iterations, read_run_names(run)),
+        is_private=settings.is_private,
+    )
+
+
+def write_release(
+    folder: Path,
+    tables: Sequence[tuple[Tabulation, Iterable[pa.Table], CountNoise]],
+    names: GroupNames,
+    *,
+    is_private: bool = True,
+) -> None:
+    """Write the files of some tabulations of the same records into a folder.
+
+    Args:
+        tables: of each tabulation the groups that are released, in parts with the columns
+            `SCREENED`, and the noise of their counts.
+        names: names of the iterations of all groups, and of regions.
+    """
+    first = tables[0][0]
+    with (
+        replacing(folder / TIDY_FILES[first.records]) as path,
+        parquet_rows(path, tidy_schema(first), is_private, compression_level=1) as tidy,
+    ):
+        for tabulation, parts, noise in tables:
+            with ExitStack() as stack:
+                texts = {}
+                for name, columns in tabulation.texts.items():
+                    part = stack.enter_context(replacing(folder / f"{name}.csv"))
+                    lines = stamps.text_rows(part, text_schema(columns), is_private, "|", False)
+                    texts[name] = stack.enter_context(lines)
+                for groups in (own for part in parts for own in slices(part)):
+                    rows = count_rows(groups, tabulation, are_cut=noise.are_cut)
+                    for name, columns in tabulation.texts.items():
+                        mask = np.ones(rows.label.size, dtype=bool)
+                        if tabulation.of_persons:
+                            # Totals have a file of their own.
+                            mask = (rows.label == 0) == (not columns)
+                        texts[name].write_table(text_rows(groups, rows, columns, mask))
+                    tidy.write_table(tidy_rows(groups, tabulation, rows, names, noise))
+
+
+def slices(groups: pa.Table) -> Iterator[pa.Table]:
+    """Groups in parts of at most `GROUPS_PER_PART`."""
+    for start in range(0, groups.num_rows, GROUPS_PER_PART):
+        yield groups.slice(start, GROUPS_PER_PART).combine_chunks()

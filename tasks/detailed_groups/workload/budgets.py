@@ -64,6 +64,10 @@ class LevelBudget:
         """Noise of the total that chooses the table."""
         return distribution_of(self.noise(self.stage_1_fraction))
 
+    def of_released(self, *, is_total_only: bool) -> IntegerDistribution:
+        """Noise of the released counts of a group, which may be measured by a total only."""
+        return self.total_only if is_total_only else self.second_stage
+
     @property
     def total_only(self) -> IntegerDistribution:
         """Noise of the groups that are measured by a total only."""
@@ -71,71 +75,47 @@ class LevelBudget:
 
 
 @dataclass(frozen=True)
-class StageNoise:
-    """Noise of the counts of one stage.
-
-    part : the name under which it is charged.
-    noise : None for no noise at all.
-    loss : the part of the level's budget that the stage spends.
-    stability : the number of groups among which one person may spread it.
-    """
-
-    part: str
-    noise: Noise | None
-    loss: Fraction
-    stability: int
-
-    @property
-    def variance(self) -> float:
-        """Exact variance of the noise, 0 for none."""
-        return 0.0 if self.noise is None else self.noise.variance
-
-    @property
-    def plb(self) -> str:
-        """The loss as `p/q`, `inf` for no noise."""
-        return "inf" if self.noise is None else str(self.loss)
-
-    def measure(self, total: Fraction, n_answers: int | None = None) -> Measure:
-        """The counts of the stage in a plan of a total loss."""
-        level, _, query = self.part.rpartition("/")
-        share = self.loss / total
-        return Measure(
-            self.part, self.noise, share, level, query, moved=self.stability, answers=n_answers
-        )
-
-
-@dataclass(frozen=True)
 class LevelNoise:
-    """The noise of a population group level: of groups by a total only, and of the two stages.
+    """The measures of a population group level: of groups by a total only, and of the two stages.
 
-    Where no table is chosen by a first stage, all three are one.
+    Where no table is chosen by a first stage, all three are one. `total` is the loss of the plan.
     """
 
-    total_only: StageNoise
-    stage_1: StageNoise
-    stage_2: StageNoise
+    total_only: Measure
+    stage_1: Measure
+    stage_2: Measure
+    total: Fraction
 
     @property
-    def stages(self) -> tuple[StageNoise, ...]:
-        """All three noises, or the only one."""
+    def stages(self) -> tuple[Measure, ...]:
+        """All three measures, or the only one."""
         return tuple(dict.fromkeys((self.total_only, self.stage_1, self.stage_2)))
 
 
 def level_noise(
-    budget: LevelBudget, tabulation: Tabulation, level: tuple[str, int], *, infinite: bool = False
+    budget: LevelBudget,
+    tabulation: Tabulation,
+    level: tuple[str, int],
+    total: Fraction,
+    *,
+    infinite: bool = False,
 ) -> LevelNoise:
-    """Noise of a level, charged under its name; no noise if it is `infinite`ly precise."""
+    """Measures of a level in a plan of a total loss, charged under its name; without noise if
+    `infinite`."""
     name, gamma = "/".join(map(str, level)), budget.stage_1_fraction
 
-    def noise(part: str, share: Fraction) -> StageNoise:
-        own = None if infinite else budget.noise(share)
-        return StageNoise(part, own, budget.budget * share, budget.stability)
+    def measure(part: str, share: Fraction) -> Measure:
+        noise = None if infinite else budget.noise(share)
+        place, _, query = part.rpartition("/")
+        spent = budget.budget * share / total
+        return Measure(part, noise, spent, place, query, moved=budget.stability)
 
     is_of_persons = tabulation.of_persons
-    whole = noise(f"{name}/total only" if is_of_persons else f"{tabulation.name}/{name}", ONE)
+    whole = measure(f"{name}/total only" if is_of_persons else f"{tabulation.name}/{name}", ONE)
     if not gamma:
-        return LevelNoise(whole, whole, whole)
-    return LevelNoise(whole, noise(f"{name}/stage 1", gamma), noise(f"{name}/stage 2", 1 - gamma))
+        return LevelNoise(whole, whole, whole, total)
+    stages = measure(f"{name}/stage 1", gamma), measure(f"{name}/stage 2", 1 - gamma)
+    return LevelNoise(whole, *stages, total)
 
 
 DIGITS = 6

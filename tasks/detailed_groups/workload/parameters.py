@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -72,6 +72,7 @@ class MechanismParameters:
         highest summary level first; none is zero.
     thresholds : thresholds of the noisy total, by the same: from each on, the next larger table.
     zero_suppression_chance : probability that an empty group is suppressed; None for never.
+    passes : the passes that are run.
     states : FIPS codes of the United States pass; empty if it is not run.
     wanted : margins that the budgets were set for.
     infinite : whether noise is switched off; budgets then only determine the measured levels.
@@ -84,8 +85,7 @@ class MechanismParameters:
     thresholds: Mapping[tuple[str, int], tuple[int, ...]]
     zero_suppression_chance: Fraction | None
     allow_negative_counts: bool
-    run_us: bool
-    run_pr: bool
+    passes: tuple[str, ...]
     states: tuple[str, ...]
     wanted: WantedMargins = NOTHING_WANTED
     infinite: bool = False
@@ -94,11 +94,6 @@ class MechanismParameters:
     def is_pure(self) -> bool:
         """Whether the guarantee is pure epsilon-DP."""
         return self.definition == PURE_DP
-
-    @property
-    def passes(self) -> tuple[str, ...]:
-        """The passes that are run."""
-        return tuple(name for name, runs in ((US, self.run_us), (PR, self.run_pr)) if runs)
 
     def states_of(self, region_pass: str) -> tuple[str, ...]:
         """FIPS codes of the states of a pass."""
@@ -184,14 +179,12 @@ def mechanism_parameters(
     or if nothing would be measured.
     """
     check = _Checker(config, name)
-    run_us, run_pr = check.truth("run_us"), check.truth("run_pr")
-    if not (run_us or run_pr):
+    passes = tuple(name for name in (US, PR) if check.truth(f"run_{name}"))
+    if not passes:
         raise SpecificationError(f"{name}: run_us and run_pr are both false; set one to true")
     check.one_of("reader", READERS)
     definition = check.one_of("privacy_defn", DEFINITIONS)
-    kinds = [
-        kind for name, runs in ((US, run_us), (PR, run_pr)) if runs for kind in region_types(name)
-    ]
+    kinds = [kind for name in passes for kind in region_types(name)]
     budgets = {
         (kind.name, level): check.budget(keys.budget(kind.name, level), infinite=infinite)
         for kind in kinds
@@ -216,9 +209,8 @@ def mechanism_parameters(
         if keys.has_first_stage and "zero_suppression_chance" in config
         else None,
         allow_negative_counts=check.truth("allow_negative_counts"),
-        run_us=run_us,
-        run_pr=run_pr,
-        states=check.states("state_filter_us") if run_us else (),
+        passes=passes,
+        states=check.states("state_filter_us") if US in passes else (),
         wanted=wanted,
         infinite=infinite,
     )
@@ -239,24 +231,24 @@ class _Checker:
     def refuse(self, key: str, must: str) -> SpecificationError:
         return SpecificationError(f"{self.name}: {key} must be {must}; correct it")
 
+    def given(self, key: str, must: str, is_right: Callable[[Any], bool]) -> Any:
+        """The value of a key; refused unless right."""
+        value = self.value(key)
+        if not is_right(value):
+            raise self.refuse(key, must)
+        return value
+
     def truth(self, key: str) -> bool:
-        if not isinstance(self.value(key), bool):
-            raise self.refuse(key, "true or false")
-        return self.config[key]
+        return self.given(key, "true or false", lambda value: isinstance(value, bool))
 
     def one_of(self, key: str, allowed: tuple[str, ...]) -> str:
-        if self.value(key) not in allowed:
-            raise self.refuse(key, " or ".join(map(repr, allowed)))
-        return self.config[key]
+        return self.given(key, " or ".join(map(repr, allowed)), lambda value: value in allowed)
 
     def number(self, key: str) -> Fraction | None:
         """The exact number of a key, None for Infinity."""
-        value = self.value(key)
-        if value == math.inf:
+        if self.value(key) == math.inf:
             return None
-        if isinstance(value, bool) or not isinstance(value, int | Fraction):
-            raise self.refuse(key, "a number")
-        return Fraction(value)
+        return Fraction(self.given(key, "a number", lambda value: type(value) in (int, Fraction)))
 
     def between(self, key: str, *, with_zero: bool = False) -> Fraction:
         number = self.number(key)
@@ -277,14 +269,10 @@ class _Checker:
         return Fraction(bool(number)) if infinite else number
 
     def race_codes(self, key: str) -> int:
-        value = self.value(key)
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int)
-            or not 1 <= value <= MOST_RACE_CODES
-        ):
-            raise self.refuse(key, f"a whole number from 1 to {MOST_RACE_CODES}")
-        return value
+        must = f"a whole number from 1 to {MOST_RACE_CODES}"
+        return self.given(
+            key, must, lambda value: type(value) is int and 1 <= value <= MOST_RACE_CODES
+        )
 
     def has_thresholds(self, key: str, keys: ConfigKeys) -> bool:
         """Whether a level has thresholds; one that is not measured needs none."""
@@ -310,9 +298,8 @@ class _Checker:
         return tuple(max(-NEVER, min(NEVER, bound)) for bound in bounds)
 
     def states(self, key: str) -> tuple[str, ...]:
-        values = self.value(key)
-        if not isinstance(values, list | tuple) or not values:
-            raise self.refuse(key, "a list of state codes, at least one")
+        must = "a list of state codes, at least one"
+        values = self.given(key, must, lambda own: isinstance(own, list | tuple) and bool(own))
         unknown = [value for value in values if not (isinstance(value, str) and value in STATES)]
         if unknown:
             raise self.refuse(key, f"a list of FIPS codes of states, not {unknown[0]!r}")

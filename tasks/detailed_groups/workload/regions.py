@@ -47,11 +47,6 @@ class RegionType:
     region_pass: str
     granularity: str
 
-    @property
-    def config_name(self) -> str:
-        """The name in the budget keys of `config.json`, such as `pr_state`."""
-        return self.name.lower().replace("-", "_")
-
 
 REGION_TYPES: dict[str, RegionType] = {
     name: RegionType(name, region_pass, granularity)

@@ -13,8 +13,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from .regions import REGION_TYPES
-
 KEY = ("region_type", "region_id", "iteration_code")
 """The columns that name a group."""
 
@@ -55,7 +53,8 @@ class ConfigKeys:
 
     def budget(self, region_type: str, level: int) -> str:
         """The key of a level's budget."""
-        return f"{self.budgets}_level_{level}_{REGION_TYPES[region_type].config_name}"
+        name = region_type.lower().replace("-", "_")
+        return f"{self.budgets}_level_{level}_{name}"
 
 
 @dataclass(frozen=True, eq=False)

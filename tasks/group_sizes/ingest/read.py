@@ -48,8 +48,9 @@ from ..plan import (
     UNIVERSE,
     ImpossiblePlan,
     Plan,
+    calibrate,
+    default_mechanism,
     exact_groups_file,
-    make_plan,
     merged_levels,
     plan_file,
     regions_file,
@@ -175,22 +176,23 @@ def plan_of(settings: GroupSizesSettings, hierarchy: RegionHierarchy, groups: in
     shares = mechanism.levels
     if shares is not None:
         _refuse_level_shares(shares, settings.mechanism.name, hierarchy)
+    names, n_regions, quantity = hierarchy.names, hierarchy.n_regions, mechanism.largest_quantity
+    plan = Plan(
+        mechanism=mechanism.name or default_mechanism(n_regions, quantity=quantity),
+        calibration=mechanism.calibration,
+        bounded=settings.privacy.neighbors == "bounded",
+        quantity=quantity,
+        epsilon=settings.epsilon,
+        smallest_size=settings.smallest_size,
+        largest_size=mechanism.largest_size,
+        groups=groups,
+        rho=settings.rho,
+        is_top_coded=mechanism.top_coded,
+        exact_level=exact_level(settings, hierarchy),
+    )
+    by_level = None if shares is None else [shares[name] for name in names]
     try:
-        return make_plan(
-            names=hierarchy.names,
-            n_regions=hierarchy.n_regions,
-            sizes=(settings.smallest_size, mechanism.largest_size),
-            groups=groups,
-            epsilon=settings.epsilon,
-            rho=settings.rho,
-            shares=None if shares is None else [shares[name] for name in hierarchy.names],
-            mechanism=mechanism.name,
-            calibration=mechanism.calibration,
-            bounded=settings.privacy.neighbors == "bounded",
-            quantity=mechanism.largest_quantity,
-            is_top_coded=mechanism.top_coded,
-            exact_level=exact_level(settings, hierarchy),
-        )
+        return calibrate(plan, names, n_regions, by_level)
     except ImpossiblePlan:
         raise InputRefused(
             "The noise would not fit 64-bit integers: spend more, or choose another mechanism, "

@@ -29,16 +29,7 @@ from ...runs.errors import InputRefused
 from ...tables.columns import canonical_keys
 from ...tables.layouts import RACE_COLUMN
 from ...tables.sources import InputFile
-from ..measures import (
-    EVERYBODY,
-    ITERATIONS,
-    MEASURES,
-    N_COLUMNS,
-    ORIGINS,
-    PERSONS,
-    RACES,
-    columns_of,
-)
+from ..plan import EVERYBODY, ITERATIONS, MEASURES, N_COLUMNS, ORIGINS, PERSONS, RACES, columns_of
 
 NOWHERE = -1
 """The cell of a record outside the universe, and the iteration of one that is in none."""

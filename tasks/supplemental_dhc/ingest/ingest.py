@@ -33,8 +33,7 @@ from ...runs.stamps import write_parquet
 from ...tables.columns import temporary_files_in, temporary_folder
 from ...tables.findings import InputCheck, UnreadableInput, accepted_input, refuse_unreadable
 from ...tables.value_tallies import ValueTally
-from ..measures import N_COLUMNS
-from ..plan import UNIVERSE, areas_file, make_plan
+from ..plan import N_COLUMNS, UNIVERSE, areas_file, make_plan
 from ..settings import SupplementalDhcSettings
 from .households import TENURE, count_people, read_households
 

@@ -38,9 +38,15 @@ from ..measurement import (
     read_nodes,
     write_estimates,
 )
-from ..mechanisms import CHEBYSHEV, FULL_INFORMATION, TDA_CHEBYSHEV, TDA_L2
 from ..plan import Plan, estimates_file, measured_file
-from ..settings import TripsMechanism, TripsSettings
+from ..settings import (
+    CHEBYSHEV,
+    FULL_INFORMATION,
+    TDA_CHEBYSHEV,
+    TDA_L2,
+    TripsMechanism,
+    TripsSettings,
+)
 from ..tree import NodeCounts, Tree
 from .projection import chebyshev_by_highs, chebyshev_projection, euclidean_projection
 

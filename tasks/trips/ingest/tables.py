@@ -34,7 +34,7 @@ from ...tables.layouts import Field
 from ...tables.readers import Batch, Selection, read_batches
 from ...tables.sources import InputFile
 from ...tables.value_tallies import ValueTally
-from ..mechanisms import Contribution
+from ..settings import Contribution
 from ..tree import NO_NODES, Hierarchy, NodeCounts, Tree, hierarchy_of_links, sum_by_key
 
 

@@ -9,10 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from spineflow.flows.cli import main
-from spineflow.tasks.group_sizes.design import GroupSizesDesignSettings, optimize_shares
 from spineflow.tasks.group_sizes.estimation.estimate import estimate_plan
 from spineflow.tasks.group_sizes.ingest.read import plan_of, public_hierarchy
-from spineflow.tasks.group_sizes.measurement import true_vector
+from spineflow.tasks.group_sizes.measurement import (
+    GroupSizesDesignSettings,
+    optimize_shares,
+    true_vector,
+)
 from spineflow.tasks.noise.distributions import SeededRandom
 from spineflow.tasks.noise.draws import UnchargedNoise
 from spineflow.tasks.products.measurement import with_noise

@@ -10,11 +10,13 @@ from spineflow.tasks.group_sizes.estimation.estimate import estimate_plan
 from spineflow.tasks.group_sizes.ingest.generate import census_like
 from spineflow.tasks.group_sizes.ingest.regions import hierarchy_of_rows
 from spineflow.tasks.group_sizes.measurement import true_vector
-from spineflow.tasks.group_sizes.plan import PROVEN, PUBLISHED, Plan, make_plan
+from spineflow.tasks.group_sizes.plan import PROVEN, PUBLISHED, Plan
 from spineflow.tasks.noise.distributions import SeededRandom
 from spineflow.tasks.noise.draws import UnchargedNoise
 from spineflow.tasks.products.measurement import with_noise
 from spineflow.tasks.tables.value_tallies import ValueTally
+
+from tests.tasks.group_sizes.plans import make_plan
 
 COUNTIES = 3144
 AT_COUNTIES = {"hierarchical_dp": 128_800, "cumulative_dp": 91_000, "topdown": 127_200}

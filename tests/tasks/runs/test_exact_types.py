@@ -12,12 +12,12 @@ from pydantic import BaseModel
 from spineflow.flows import products, replicates
 from spineflow.flows.form import form_of
 from spineflow.flows.registry import MODULES
-from spineflow.tasks.group_sizes.design import GroupSizesDesignSettings
+from spineflow.tasks.group_sizes.measurement import GroupSizesDesignSettings
 from spineflow.tasks.products.registry import product
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings import Section
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.trips.design import TripsDesignSettings
+from spineflow.tasks.trips.charge import TripsDesignSettings
 from spineflow.tasks.trips.settings import TripsSettings
 
 PRESETS = Path(__file__).resolve().parents[3] / "flows" / "settings"

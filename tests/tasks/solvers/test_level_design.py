@@ -18,7 +18,7 @@ from spineflow.tasks.solvers.level_design import (
     design_levels,
     round_up_budget,
 )
-from spineflow.tasks.solvers.split import NORMAL_95, Goal
+from spineflow.tasks.solvers.split import Goal
 
 NAMES = {0: "nation", 1: "region", 2: "town"}
 UNITS = {0: 1.0, 1: 2.0, 2: 3.0}
@@ -145,23 +145,3 @@ def test_budgets_are_rounded_up_to_six_digits(value: float) -> None:
 def test_settings_that_do_not_fit_are_refused(own: LevelDesign, sentence: str) -> None:
     with pytest.raises(InputRefused, match=sentence):
         own.refuse_invalid(False, refuse_in("settings.toml"))
-
-
-def test_the_smallest_budget_gives_the_margins_and_one_of_0_is_refused() -> None:
-    margins, found = {"nation": 49, "2": 98}, list[dict[int, Fraction]]()
-
-    def setting(shares) -> str:
-        found.append(dict(shares))
-        return "these"
-
-    told = TREE.smallest_budget(margins, EVEN, setting)
-    (shares,) = found
-    total, needed = float(told.split(" at rho ")[1].split(" ")[0]), float(told.rpartition(" ")[2])
-    wanted = {0: (49 / NORMAL_95) ** 2, 2: (98 / NORMAL_95) ** 2}
-    for split, budget in ((shares, total), (EVEN, needed)):
-        variances = TREE.variances(split, budget)
-        ratio = max(variances[level] / due for level, due in wanted.items())
-        assert ratio == pytest.approx(1, rel=1e-3)
-    assert total < needed and ALONE[1].smallest_budget(margins, EVEN, setting) is None
-    with pytest.raises(InputRefused, match="margins of 1 or more"):
-        TREE.smallest_budget({"nation": 0}, EVEN, setting)

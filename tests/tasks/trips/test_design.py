@@ -12,7 +12,7 @@ import pytest
 from spineflow.flows.cli import main
 from spineflow.tasks.noise.distributions import SeededRandom
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.trips.design import TripsDesignSettings, optimize_shares
+from spineflow.tasks.trips.charge import TripsDesignSettings, optimize_shares
 from spineflow.tasks.trips.ingest.ingest import check_input
 from spineflow.tasks.trips.plan import make_plan
 from spineflow.tasks.trips.tree import TrueTree

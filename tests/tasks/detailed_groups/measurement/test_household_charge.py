@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from spineflow.flows.running import call_stages, prepare
 from spineflow.tasks.detailed_groups.ingest.ingest import run_parameters
-from spineflow.tasks.detailed_groups.measurement.measure import plan_of_run
+from spineflow.tasks.detailed_groups.measurement import plan_of_run
 from spineflow.tasks.detailed_groups.product import DETAILED_HOUSEHOLDS
-from spineflow.tasks.detailed_groups.release.accuracy import facts_of_run
+from spineflow.tasks.detailed_groups.release.accuracy import comparison_facts
 from spineflow.tasks.products.comparison import read_errors
 
 from tests.flows.household_input import write_detailed_households
@@ -34,7 +34,7 @@ def test_errors_and_facts_of_a_run_are_those_of_its_release(finished) -> None:
     errors = read_errors(run)
     assert errors is not None and len(errors)
     parameters = run_parameters(run, settings)
-    facts = facts_of_run(run, settings)
+    facts = comparison_facts(run, settings)
     assert facts == {"definition": "zcdp", "total": f"{float(parameters.total):.6g}"}
     shown = replace(DETAILED_HOUSEHOLDS).compared(run, settings)
     assert shown.facts["dataset"] == "people"

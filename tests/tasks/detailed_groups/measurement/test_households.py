@@ -9,11 +9,7 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 from spineflow.tasks.detailed_groups.ingest.counts import CountedPersons, count_groups
-from spineflow.tasks.detailed_groups.measurement.stages import (
-    ShardGroups,
-    measure_tables,
-    true_counts,
-)
+from spineflow.tasks.detailed_groups.measurement import ShardGroups, measure_tables, true_counts
 from spineflow.tasks.detailed_groups.workload.budgets import LevelBudget, level_noise
 from spineflow.tasks.detailed_groups.workload.specification import (
     NONE,
@@ -148,7 +144,8 @@ def test_the_noise_has_its_variance_and_no_other(is_pure: bool) -> None:
     table = np.tile(chosen(name), n_regions // N_AREAS)
     counts = next(iter(count_groups(_one_household(), REGION_OF_AREA, UNIVERSE)))
     groups = ShardGroups(0, n_regions, np.zeros(len(UNIVERSE), dtype=bool), counts)
-    of_level = level_noise(LevelBudget(budget, s, Fraction(0), is_pure), tabulation, ("TRACT", 2))
+    own = LevelBudget(budget, s, Fraction(0), is_pure)
+    of_level = level_noise(own, tabulation, ("TRACT", 2), budget)
     (noise,) = of_level.stages
     draws = UnchargedNoise(SeededRandom(4, "households"))
     measured = measure_tables(groups, table, tabulation, of_level, draws)

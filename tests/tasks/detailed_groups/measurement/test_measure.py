@@ -15,7 +15,7 @@ from spineflow.tasks.detailed_groups.ingest.ingest import (
     run_specification,
     tabulate,
 )
-from spineflow.tasks.detailed_groups.measurement.measure import (
+from spineflow.tasks.detailed_groups.measurement import (
     has_stage_1,
     measure_tables_once,
     measure_totals_once,
@@ -25,7 +25,7 @@ from spineflow.tasks.detailed_groups.measurement.measure import (
 from spineflow.tasks.detailed_groups.paths import measured_file, read_shards
 from spineflow.tasks.detailed_groups.product import DETAILED_GROUPS
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
-from spineflow.tasks.detailed_groups.workload.exact_loss import curve_of_change
+from spineflow.tasks.detailed_groups.workload.guarantee import curve_of_change
 from spineflow.tasks.ledger.caps import summary
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.runs.directory import RunDirectory, start_run

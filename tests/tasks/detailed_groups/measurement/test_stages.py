@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from spineflow.tasks.detailed_groups.ingest.counts import CELLS, GroupCounts
-from spineflow.tasks.detailed_groups.measurement.stages import (
+from spineflow.tasks.detailed_groups.measurement import (
     MeasuredCounts,
     ShardGroups,
     measure_tables,
@@ -29,7 +29,7 @@ EMPTY = GroupCounts(*(np.zeros(0, dtype=np.int64) for _ in range(4)))
 
 def noise_of(definition: str, *, infinite: bool = False) -> LevelNoise:
     budget = LevelBudget(BUDGET, STABILITY, GAMMA, definition == "puredp")
-    return level_noise(budget, SEX_BY_AGE, ("TRACT", 2), infinite=infinite)
+    return level_noise(budget, SEX_BY_AGE, ("TRACT", 2), BUDGET, infinite=infinite)
 
 
 def measured_by(groups, totals, thresholds, noise, draws) -> MeasuredCounts:
@@ -88,7 +88,7 @@ def test_noise_of_stage_1_is_that_of_its_share(definition: str) -> None:
     assert totals.size == 80_000
     assert_variance(totals, variance_of(definition, BUDGET * GAMMA))
     assert noise.variance == pytest.approx(variance_of(definition, BUDGET * GAMMA), 1e-6)
-    assert Fraction(noise.plb) == BUDGET * GAMMA
+    assert Fraction(noise.part_of(BUDGET)) == BUDGET * GAMMA
 
 
 @pytest.mark.parametrize("definition", ["zcdp", "puredp"])
@@ -170,4 +170,4 @@ def test_without_noise_counts_are_exact() -> None:
         expected = np.zeros(N_CELLS[table], dtype=np.int64)
         np.add.at(expected, cells_of_table(table), dense[position])
         assert own.tolist() == expected.tolist()
-    assert (noise.stage_2.variance, noise.stage_2.plb) == (0.0, "inf")
+    assert (noise.stage_2.variance, noise.stage_2.part_of(BUDGET)) == (0.0, "inf")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from spineflow.tasks.detailed_groups.postprocess.stages import (
+from spineflow.tasks.detailed_groups.postprocess.groups import (
     add_marginals,
     suppress,
     suppress_alone,

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spineflow.tasks.detailed_groups.postprocess.coterminous import (
+from spineflow.tasks.detailed_groups.postprocess.groups import add_marginals, suppress
+from spineflow.tasks.detailed_groups.postprocess.run import (
     DONATED,
     copy_coterminous,
     coterminous_sets,
 )
-from spineflow.tasks.detailed_groups.postprocess.stages import add_marginals, suppress
 
 TYPES = ("STATE", "COUNTY", "PLACE", "AIANNH")
 ORDER = ("USA", "STATE", "COUNTY", "TRACT", "PLACE", "AIANNH")

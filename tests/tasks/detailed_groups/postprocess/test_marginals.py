@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from spineflow.tasks.detailed_groups.postprocess.groups import COUNTED
-from spineflow.tasks.detailed_groups.postprocess.stages import add_marginals, suppress
+from spineflow.tasks.detailed_groups.postprocess.groups import COUNTED, add_marginals, suppress
 
 
 @pytest.mark.parametrize("allow_negative_counts", [True, False])

@@ -23,8 +23,7 @@ def parameters(budgets=BUDGETS) -> MechanismParameters:
         thresholds={},
         zero_suppression_chance=None,
         allow_negative_counts=True,
-        run_us=True,
-        run_pr=False,
+        passes=("us",),
         states=("44",),
     )
 
@@ -46,7 +45,9 @@ def blocks(counties: list[str], tracts: list[str]) -> pd.DataFrame:
 
 
 def settings(*, coterminous: bool):
-    mechanism = SimpleNamespace(coterminous=coterminous, summary_levels=tuple(REGION_TYPES))
+    mechanism = SimpleNamespace(
+        coterminous=coterminous, summary_levels=tuple(REGION_TYPES), units_are_invariant=False
+    )
     return SimpleNamespace(mechanism=mechanism)
 
 

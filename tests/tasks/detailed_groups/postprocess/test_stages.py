@@ -7,28 +7,26 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from spineflow.tasks.detailed_groups.postprocess.coterminous import (
-    copy_coterminous,
-    coterminous_sets,
-)
 from spineflow.tasks.detailed_groups.postprocess.groups import (
-    COUNTED,
-    SCREENED,
-    read_groups,
-    write_groups,
-)
-from spineflow.tasks.detailed_groups.postprocess.stages import (
     ALONE,
     COTERMINOUS,
+    COUNTED,
     MARGINALS,
+    SCREENED,
     SUPPRESSED,
     PassFiles,
     add_marginals,
     change_levels,
-    donate_between_levels,
     levels_after,
+    read_groups,
     suppress,
     suppress_alone,
+    write_groups,
+)
+from spineflow.tasks.detailed_groups.postprocess.run import (
+    copy_coterminous,
+    coterminous_sets,
+    donate_between_levels,
 )
 
 TYPES = ("USA", "STATE", "COUNTY", "TRACT", "PLACE", "AIANNH")

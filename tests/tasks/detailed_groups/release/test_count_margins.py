@@ -13,7 +13,7 @@ import pytest
 from spineflow.tasks.detailed_groups.ingest.ingest import run_parameters, run_specification
 from spineflow.tasks.detailed_groups.postprocess.run import postprocess, stages_of
 from spineflow.tasks.detailed_groups.product import DETAILED_GROUPS
-from spineflow.tasks.detailed_groups.release.files import write_run_release
+from spineflow.tasks.detailed_groups.release.tables import write_run_release
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.detailed_groups.workload.budgets import level_budgets
 from spineflow.tasks.noise.distributions import IntegerDistribution

@@ -11,16 +11,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from spineflow.tasks.detailed_groups.postprocess.groups import MEASURED, select_released
-from spineflow.tasks.detailed_groups.postprocess.stages import add_marginals, suppress
-from spineflow.tasks.detailed_groups.release.files import TIDY_FILES, write_release
+from spineflow.tasks.detailed_groups.postprocess.groups import (
+    MEASURED,
+    add_marginals,
+    select_released,
+    suppress,
+)
 from spineflow.tasks.detailed_groups.release.tables import (
+    TIDY_FILES,
     CountNoise,
     GroupNames,
     name_of_codes,
     tidy_schema,
+    write_release,
 )
 from spineflow.tasks.detailed_groups.workload.budgets import LevelBudget
+from spineflow.tasks.detailed_groups.workload.specification import CharacteristicIteration
 from spineflow.tasks.detailed_groups.workload.tabulations import SEX_BY_AGE
 from spineflow.tasks.noise.quantiles import margin, margin_of_sum
 from spineflow.tasks.runs.files import NOT_PRIVATE
@@ -35,7 +41,11 @@ NOISE = CountNoise(
     {level: LevelBudget(Fraction(1, 2 + i), 1, Fraction(1, 3)) for i, level in enumerate(LEVELS)},
     Fraction(9, 10),
 )
-NAMES = GroupNames({"1001": "Albanian alone", "0002": "European alone"}, {"1001": 2, "0002": 1}, {})
+ITERATIONS = (
+    CharacteristicIteration("1001", "Albanian alone", 2, True),
+    CharacteristicIteration("0002", "European alone", 1, True),
+)
+NAMES = GroupNames({item.code: item for item in ITERATIONS}, {})
 
 
 T1, T2, TIDY_FILE = "t1.csv", "t2.csv", TIDY_FILES["persons"]
@@ -130,8 +140,8 @@ def test_tidy_file_says_the_same_and_names_it(tmp_path: Path, seed: int) -> None
             ages = shown(row["age_start"]), shown(row["age_end"])
             t2.append((*own, *ages, sex[row["sex"]], str(row["count"])))
         assert row["measured_at"] == row["region_type"]
-        assert row["iteration_name"] == NAMES.iteration_name[row["iteration_code"]]
-        assert row["iteration_level"] == NAMES.iteration_level[row["iteration_code"]]
+        assert row["iteration_name"] == NAMES.iterations[row["iteration_code"]].name
+        assert row["iteration_level"] == NAMES.iterations[row["iteration_code"]].level
         assert row["region_name"] == name_of_codes(row["region_type"], row["region_id"])
     assert sorted(t1) == sorted(read_text(tmp_path / T1)[1:])
     assert sorted(t2) == sorted(read_text(tmp_path / T2)[1:])

@@ -11,9 +11,12 @@ from itertools import combinations_with_replacement
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spineflow.tasks.detailed_groups.workload.budgets import StageNoise, level_budget, level_noise
-from spineflow.tasks.detailed_groups.workload.exact_loss import curve_of_change, exact_curve
-from spineflow.tasks.detailed_groups.workload.guarantee import pass_plan
+from spineflow.tasks.detailed_groups.workload.budgets import level_budget, level_noise
+from spineflow.tasks.detailed_groups.workload.guarantee import (
+    curve_of_change,
+    exact_curve,
+    pass_plan,
+)
 from spineflow.tasks.detailed_groups.workload.parameters import (
     MechanismParameters,
     Parameters,
@@ -24,6 +27,7 @@ from spineflow.tasks.detailed_groups.workload.specification import Specification
 from spineflow.tasks.detailed_groups.workload.tabulations import SEX_BY_AGE
 from spineflow.tasks.ledger.accounting import epsilon_tight
 from spineflow.tasks.ledger.loss_laws import ChangedCount
+from spineflow.tasks.ledger.plan import Measure
 from spineflow.tasks.ledger.spending import SpentDraw
 from spineflow.tasks.noise.quantiles import distribution_of
 
@@ -69,9 +73,9 @@ def moved(specification: Specification, own: MechanismParameters, levels=LEVELS)
     universe = iteration_universe(specification, "detailed", 1)
     found = set()
     for races, ethnicity in everybody(specification, MOST_CODES):
-        stages: list[StageNoise] = []
+        stages: list[Measure] = []
         for level in levels:
-            noise = level_noise(level_budget(own, level, universe), SEX_BY_AGE, level)
+            noise = level_noise(level_budget(own, level, universe), SEX_BY_AGE, level, own.total)
             for code in brute_force(specification, races, ethnicity):
                 is_total_only = specification.iterations[code].detailed_only
                 stages += [noise.total_only] if is_total_only else [noise.stage_1, noise.stage_2]
@@ -143,7 +147,9 @@ def test_the_ledger_counts_who_goes_from_any_pass_to_any(
     assert curve_of_change(us, specification) == exact_curve(
         [us], specification, "us", is_bounded=True
     )
-    both = replace(us, run_pr=True, budgets={**us.budgets, ("PR-STATE", 1): Fraction(other)})
+    both = replace(
+        us, passes=("us", "pr"), budgets={**us.budgets, ("PR-STATE", 1): Fraction(other)}
+    )
     found = moved(specification, us) | moved(specification, both, levels=(("PR-STATE", 1),))
     curve = curve_of_change(both, specification)
     for epsilon in EPSILONS:

@@ -10,8 +10,12 @@ import pytest
 from spineflow.tasks.detailed_groups.ingest.generate import generate_specification
 from spineflow.tasks.detailed_groups.settings import DetailedHouseholdsSettings
 from spineflow.tasks.detailed_groups.workload.budgets import level_budgets
-from spineflow.tasks.detailed_groups.workload.exact_loss import curve_of_change, exact_curve
-from spineflow.tasks.detailed_groups.workload.guarantee import pass_plan, tabulation_plan
+from spineflow.tasks.detailed_groups.workload.guarantee import (
+    curve_of_change,
+    exact_curve,
+    pass_plan,
+    tabulation_plan,
+)
 from spineflow.tasks.detailed_groups.workload.parameters import (
     DEFAULTS,
     Parameters,

@@ -55,8 +55,7 @@ def parameters_of(
         thresholds=dict.fromkeys(LEVELS, (1, 2, 3)),
         zero_suppression_chance=None,
         allow_negative_counts=True,
-        run_us=True,
-        run_pr=False,
+        passes=("us",),
         states=("44",),
     )
     if not by_margins:
@@ -132,7 +131,7 @@ def test_nobody_loses_more_than_is_charged(
         universe = iteration_universe(specification, "detailed", level)
         budget = level_budget(parameters, (region_type, level), universe)
         is_exact &= budget.stability == exact_stability(universe, MOST_CODES)
-        noise = level_noise(budget, SEX_BY_AGE, (region_type, level))
+        noise = level_noise(budget, SEX_BY_AGE, (region_type, level), parameters.total)
         found = {person: counts(person, universe, at[region_type]) for person in people}
         for person in people:
             added[person] += loss(universe, noise, found[person], {})

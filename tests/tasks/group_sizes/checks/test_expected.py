@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.group_sizes.ingest.read import check_groups
-from spineflow.tasks.group_sizes.release.tables import settings_of_release
+from spineflow.tasks.group_sizes.release import settings_of_release
 from spineflow.tasks.products.acceptance import publish_release
 
 

@@ -8,8 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spineflow.tasks.group_sizes.estimation.chain import chain_optimum, isotonic_integers
-from spineflow.tasks.group_sizes.estimation.estimate import cumulative_estimate, monotone_sizes
+from spineflow.tasks.group_sizes.estimation.estimate import (
+    chain_optimum,
+    cumulative_estimate,
+    isotonic_integers,
+    monotone_sizes,
+)
 from spineflow.tasks.group_sizes.estimation.marginal_costs import hierarchical_optimum, share_out
 from spineflow.tasks.group_sizes.measurement import true_vector
 from spineflow.tasks.group_sizes.plan import CHAINED_CUMULATIVE_GROUP_SIZES

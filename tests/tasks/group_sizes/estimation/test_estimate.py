@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from spineflow.tasks.group_sizes.estimation.chain import isotonic_integers
-from spineflow.tasks.group_sizes.estimation.estimate import estimate_sizes, relaxed_estimate
+from spineflow.tasks.group_sizes.estimation.estimate import (
+    estimate_sizes,
+    isotonic_integers,
+    relaxed_estimate,
+)
 from spineflow.tasks.group_sizes.measurement import true_vector
 from spineflow.tasks.group_sizes.plan import RELAXED, VECTOR_OF
 

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from scipy.stats import chi2
-from spineflow.tasks.group_sizes.costs import exact_curve, universe_plan
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.group_sizes.ingest.read import (
     ingest_groups,
@@ -18,7 +17,12 @@ from spineflow.tasks.group_sizes.ingest.read import (
     read_regions,
     true_counts,
 )
-from spineflow.tasks.group_sizes.measurement import measure_level, plan_of
+from spineflow.tasks.group_sizes.measurement import (
+    exact_curve,
+    measure_level,
+    plan_of,
+    universe_plan,
+)
 from spineflow.tasks.group_sizes.plan import UNIVERSE, plan_file
 from spineflow.tasks.group_sizes.product import GROUP_SIZES
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spineflow.tasks.group_sizes.costs import exact_curve, universe_plan
-from spineflow.tasks.group_sizes.plan import VECTOR_OF, Plan, make_plan
+from spineflow.tasks.group_sizes.measurement import exact_curve, universe_plan
+from spineflow.tasks.group_sizes.plan import VECTOR_OF, Plan
 from spineflow.tasks.ledger.accounting import epsilon_tight
 from spineflow.tasks.ledger.spending import SpentDraw
 from spineflow.tasks.noise.quantiles import distribution_of
 
+from tests.tasks.group_sizes.plans import make_plan
 from tests.tasks.group_sizes.workload.test_mechanisms import (
     Dataset,
     datasets,

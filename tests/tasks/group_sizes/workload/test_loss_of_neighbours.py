@@ -13,10 +13,11 @@ from spineflow.geography.hierarchy import AreaLevel
 from spineflow.tasks.group_sizes.ingest.regions import RegionHierarchy
 from spineflow.tasks.group_sizes.ingest.tables import count_sizes
 from spineflow.tasks.group_sizes.measurement import true_vector
-from spineflow.tasks.group_sizes.plan import VECTOR_OF, Plan, make_plan
+from spineflow.tasks.group_sizes.plan import VECTOR_OF, Plan
 from spineflow.tasks.tables.sources import InputFile
 from spineflow.tasks.tables.value_tallies import ValueTally
 
+from tests.tasks.group_sizes.plans import make_plan
 from tests.tasks.group_sizes.workload.test_mechanisms import Dataset, datasets, joined, moved
 
 REGIONS = np.array(["a", "b"])

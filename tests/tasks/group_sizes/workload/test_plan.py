@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
 from spineflow.geography.hierarchy import AreaLevel
-from spineflow.tasks.group_sizes.costs import needed_split
 from spineflow.tasks.group_sizes.ingest.regions import RegionHierarchy
-from spineflow.tasks.group_sizes.plan import VECTOR_OF, ImpossiblePlan, Plan, make_plan
+from spineflow.tasks.group_sizes.plan import VECTOR_OF, ImpossiblePlan, Plan
 from spineflow.tasks.runs.files import read_values, write_values
+
+from tests.tasks.group_sizes.plans import make_plan
 
 CENSUS = {
     "names": ["nation", "state", "county"],
@@ -138,32 +138,3 @@ def test_counts_are_summed_up_to_the_root(hierarchy: RegionHierarchy) -> None:
     assert levels[2].tolist() == [[0, 1], [6, 8], [6, 7]]
     assert levels[1].tolist() == [[6, 9], [6, 7]]
     assert levels[0].tolist() == [[12, 16]]
-
-
-NAMES, REGIONS = ("nation", "state", "county"), (1, 6, 60)
-
-
-def plan(mechanism: str, rho: Fraction | None = Fraction(1, 2), **changes: object) -> Plan:
-    of = {"names": NAMES, "n_regions": REGIONS, "sizes": (1, 12), "groups": 1000, "shares": None}
-    of |= {"epsilon": None if rho else Fraction(1), "rho": rho, "mechanism": mechanism}
-    return make_plan(**(of | changes))
-
-
-@pytest.mark.parametrize("mechanism", ["cumulative_dp", "hierarchical_dp", "topdown"])
-def test_a_split_that_is_told_needs_no_more(mechanism: str) -> None:
-    told = needed_split(plan(mechanism), {"nation": 5, "county": 20})
-    total, listed = re.search(r"at rho (\S+) with mechanism.levels = { (.*?) }", told).groups()
-    shares = dict(part.split(" = ") for part in listed.split(", "))
-    assert list(shares) == list(NAMES)
-    fractions = [Fraction(share.strip('"')) for share in shares.values()]
-    again = needed_split(plan(mechanism, shares=fractions), {"nation": 5, "county": 20})
-    assert again.endswith(f"the shares of now need {total}")
-    assert float(total) < float(told.rpartition(" ")[2])
-
-
-def test_levels_with_the_same_regions_have_one_share() -> None:
-    told = needed_split(
-        plan("cumulative_dp", names=("nation", "state", "county"), n_regions=(1, 1, 9)),
-        {"nation": 5, "county": 20},
-    )
-    assert 'state = "0"' in told

@@ -20,7 +20,7 @@ from spineflow.tasks.supplemental_dhc.ingest.households import (
     key_hashes,
     truncate_members,
 )
-from spineflow.tasks.supplemental_dhc.measures import MEASURES, TRUNCATION, columns_of, stability_of
+from spineflow.tasks.supplemental_dhc.plan import MEASURES, TRUNCATION, columns_of, stability_of
 
 TAU = 2
 

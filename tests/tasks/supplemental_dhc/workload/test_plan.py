@@ -12,8 +12,13 @@ from spineflow.tasks.ledger.plan import UniversePlan
 from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.supplemental_dhc.measures import margin_of, rho_for_margin
-from spineflow.tasks.supplemental_dhc.plan import exact_curve, make_plan, measure_of
+from spineflow.tasks.supplemental_dhc.plan import (
+    exact_curve,
+    make_plan,
+    margin_of,
+    measure_of,
+    rho_for_margin,
+)
 from spineflow.tasks.supplemental_dhc.settings import SupplementalDhcSettings
 
 INPUT = {"persons": "p", "units": "u", "geography": "g"}

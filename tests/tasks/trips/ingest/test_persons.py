@@ -11,7 +11,7 @@ from spineflow.tasks.noise.distributions import SystemRandom
 from spineflow.tasks.tables.sources import InputFile
 from spineflow.tasks.tables.value_tallies import ValueTally
 from spineflow.tasks.trips.ingest.tables import PersonTrips, check_contributions
-from spineflow.tasks.trips.mechanisms import Contribution
+from spineflow.tasks.trips.settings import Contribution
 
 PERSON = np.array([0, 0, 0, 1, 2, 2, 2])
 KEYS = np.array([7, 7, 9, 7, 3, 5, 8])

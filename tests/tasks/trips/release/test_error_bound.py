@@ -11,29 +11,24 @@ from spineflow.tasks.noise.distributions import SeededRandom
 from spineflow.tasks.noise.draws import UnchargedNoise
 from spineflow.tasks.trips.estimation.projection import chebyshev_projection
 from spineflow.tasks.trips.measurement import NodeCounts, with_noise
-from spineflow.tasks.trips.mechanisms import (
+from spineflow.tasks.trips.plan import (
+    Plan,
+    StabilityHistogram,
+    geometric_shares,
+    largest_leaf_counts,
+    level_budget,
+    measured_levels,
+    stability_histogram,
+)
+from spineflow.tasks.trips.release import error_bounds, expected_false, proposition_1, theorem_4
+from spineflow.tasks.trips.settings import (
     GAUSSIAN_LEAVES,
     INFTDA,
     STABILITY_HISTOGRAM,
     TDA_L2,
     Contribution,
-    largest_leaf_counts,
+    TripsMechanism,
 )
-from spineflow.tasks.trips.plan import (
-    Plan,
-    StabilityHistogram,
-    geometric_shares,
-    level_budget,
-    measured_levels,
-    stability_histogram,
-)
-from spineflow.tasks.trips.release.errors import (
-    error_bounds,
-    expected_false,
-    proposition_1,
-    theorem_4,
-)
-from spineflow.tasks.trips.settings import TripsMechanism
 from spineflow.tasks.trips.tree import Tree, TrueTree, hierarchy_of_links, od_tree, sum_by_key
 
 from benchmarks.trips_replicates import replicate_errors

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from spineflow.tasks.ledger.accounting import epsilon_tight
 from spineflow.tasks.ledger.spending import SpentDraw
 from spineflow.tasks.noise.quantiles import distribution_of
-from spineflow.tasks.trips.costs import curve_of_change, exact_curve
+from spineflow.tasks.trips.charge import curve_of_change, exact_curve
 from spineflow.tasks.trips.plan import Plan, make_plan
 from spineflow.tasks.trips.settings import TripsSettings
 from spineflow.tasks.trips.tree import Tree, column_tree, hierarchy_of_links, od_tree

@@ -12,7 +12,7 @@ import pytest
 from spineflow.tasks.ledger.accounting import epsilon_tight
 from spineflow.tasks.ledger.plan import REPORT_DELTA
 from spineflow.tasks.noise.distributions import SeededRandom
-from spineflow.tasks.trips.costs import epsilons_within_areas
+from spineflow.tasks.trips.charge import epsilons_within_areas
 from spineflow.tasks.trips.ingest.tables import PersonTrips
 from spineflow.tasks.trips.plan import Plan, make_plan
 from spineflow.tasks.trips.settings import TripsSettings

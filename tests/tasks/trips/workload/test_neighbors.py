@@ -6,7 +6,8 @@ import itertools
 
 import numpy as np
 import pytest
-from spineflow.tasks.trips.mechanisms import Contribution, l1_sensitivity, squared_sensitivity
+from spineflow.tasks.trips.plan import l1_sensitivity, squared_sensitivity
+from spineflow.tasks.trips.settings import Contribution
 from spineflow.tasks.trips.tree import Tree, column_tree, hierarchy_of_links, od_tree
 
 

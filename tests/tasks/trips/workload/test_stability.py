@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from spineflow.tasks.noise.distributions import SeededRandom
 from spineflow.tasks.noise.draws import UnchargedNoise
-from spineflow.tasks.trips.mechanisms import Contribution
 from spineflow.tasks.trips.plan import StabilityHistogram, listing_bound, stability_histogram
+from spineflow.tasks.trips.settings import Contribution
 from spineflow.tasks.trips.tree import NodeCounts
 
 N_CELLS = 3

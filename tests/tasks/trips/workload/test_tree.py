@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import re
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.geography.hierarchy import AreaLevel
-from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.solvers.level_design import RegularTree
-from spineflow.tasks.trips.costs import needed_split
-from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
-from spineflow.tasks.trips.ingest.ingest import public_shape
-from spineflow.tasks.trips.mechanisms import Contribution
 from spineflow.tasks.trips.plan import (
-    Plan,
     geometric_shares,
     level_budget,
-    make_plan,
     mean_fanouts,
     measured_levels,
     optimised_shares,
 )
-from spineflow.tasks.trips.settings import TripsSettings
+from spineflow.tasks.trips.settings import Contribution
 from spineflow.tasks.trips.tree import (
     Hierarchy,
     Tree,
@@ -200,28 +190,3 @@ def test_optimised_shares_beat_uniform_ones(contribution: Contribution) -> None:
         return float(np.log(found[1:]).sum())
 
     assert log_product(shares) < log_product(geometric_shares(levels))
-
-
-WANTED = {"2": 15, "origin municipality, destination municipality": 30}
-
-
-def plan_of(folder: Path, *overrides: str) -> Plan:
-    file = folder / "settings.toml"
-    if not file.exists():
-        generate_country(folder, CountrySize(2, 4, 20, 100, 5_000))
-    settings = load_settings(TripsSettings, file, presets=folder, overrides=overrides)
-    return make_plan(settings, public_shape(settings).tree)
-
-
-@pytest.mark.parametrize("name", ["inftda", "inftda_full_information"])
-def test_a_split_that_is_told_can_be_set_and_needs_no_more(name: str, tmp_path: Path) -> None:
-    plan = plan_of(tmp_path, f"mechanism.name={name}")
-    told = needed_split(plan, WANTED)
-    total, shares = re.search(r"at rho (\S+) with mechanism.shares = (\[.*?\])", told).groups()
-    designed = plan_of(tmp_path, f"mechanism.name={name}", f"mechanism.shares={shares}")
-    assert len(json.loads(shares)) == len(designed.levels)
-    again = needed_split(designed, WANTED)
-    assert f"at rho {total} " in again
-    assert again.endswith(f"the shares of now need {total}")
-    now = float(told.rpartition(" ")[2])
-    assert float(total) < now

@@ -1,33 +1,40 @@
-"""The released tables: groups by level, region and size, and groups in all by level and region.
+"""The released tables of group sizes, and the public report of a run.
 
 `group_sizes` (level, region, size, count) has a row for every size of every region, also where the
 count is 0; `group_totals` (level, region, groups) adds them up. Both as Parquet and as
 comma-delimited text with a header. A run that is not private is stamped as microdata are.
 
-A release of group sizes as the truth of a simulation of its expected errors.
+A release can be the truth of a simulation of its expected errors: run again on the released numbers
+of groups, with fresh noise, the mechanism is off by about as much as the release itself is. Nothing
+confidential is read, and nothing spent.
 
-The mechanism is public. Run again on the released numbers of groups, with fresh noise, it is off by
-about as much as the release itself is. Nothing confidential is read, and nothing spent.
+The report shows errors against the input for inputs that are not confidential, and only for those.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from ...runs.directory import RunDirectory
-from ...runs.stamps import RowsForm, write_rows
-from ..estimation.estimate import estimated_counts
-from ..ingest.read import exact_level, read_plan, read_regions
-from ..ingest.regions import RegionHierarchy
-from ..plan import regions_file
-from ..settings import GeographySettings, GroupSizesSettings, GroupTables, Invariants
+from ..pages.document import Cell, Document, Table
+from ..products.comparison import errors_table
+from ..products.plan import Plan
+from ..products.reports import first_rows, report_document
+from ..runs.directory import RunDirectory
+from ..runs.stamps import RowsForm, write_rows
+from .estimation.estimate import estimated_counts
+from .ingest.read import exact_level, read_plan, read_regions
+from .ingest.regions import RegionHierarchy
+from .plan import regions_file
+from .settings import GeographySettings, GroupSizesSettings, GroupTables, Invariants
 
 GROUP_SIZES = "group_sizes"
 GROUP_TOTALS = "group_totals"
@@ -126,3 +133,73 @@ def settings_of_release(
             "mechanism": settings.mechanism.model_copy(update=mechanism),
         }
     )
+
+
+def report(
+    run: RunDirectory, settings: GroupSizesSettings, plan: Plan, accuracy: pd.DataFrame | None
+) -> Document:
+    """The report as a document; see the module's docstring."""
+    measured = read_plan(run)
+    more = " or more" if measured.is_top_coded else ""
+    return report_document(
+        run,
+        settings,
+        plan,
+        "group_sizes/templates/report.md.j2",
+        counts=first_rows(run.release / f"{GROUP_SIZES}.parquet"),
+        measured=measured,
+        facts={
+            "mechanism": measured.mechanism,
+            "sizes": f"{measured.smallest_size} to {measured.largest_size}{more}",
+            "groups (invariant, exact)": f"{measured.groups:,}",
+        },
+        **_accuracy(accuracy),
+    )
+
+
+def size_ranges(smallest: int, largest: int) -> Iterator[tuple[int, int]]:
+    """Ranges of sizes for tables: one by one up to 7, then doubling.
+
+    >>> list(size_ranges(1, 20))[5:]
+    [(6, 6), (7, 7), (8, 15), (16, 20)]
+    """
+    yield from ((size, size) for size in range(smallest, min(largest, 7) + 1))
+    low = 8
+    while low <= largest:
+        yield low, min(2 * low - 1, largest)
+        low *= 2
+
+
+def aggregate_by_level(errors: pd.DataFrame) -> pd.DataFrame:
+    """Errors by level, from those by level and size that a run keeps."""
+    of_level = errors.groupby("level", sort=False)
+    figures = of_level.agg({"absolute_error": "sum", "regions": "first"}).reset_index()
+    figures["error_per_region"] = figures["absolute_error"] / figures["regions"]
+    return figures
+
+
+def _accuracy(accuracy: pd.DataFrame | None) -> dict[str, Any]:
+    """Errors by level and by size, for the template."""
+    if accuracy is None:
+        return {"errors": None}
+    levels = list(dict.fromkeys(accuracy["level"]))
+    columns = {
+        "level": "level",
+        "regions": "regions",
+        "absolute_error": "error",
+        "error_per_region": "error per region",
+    }
+    by_size: list[tuple[Cell, ...]] = []
+    for low, high in size_ranges(int(accuracy["size"].min()), int(accuracy["size"].max())):
+        own = accuracy[accuracy["size"].between(low, high)]
+        errors = own.groupby("level", sort=False)["absolute_error"].sum()
+        label = str(low) if low == high else f"{low} to {high}"
+        groups = int(own.loc[own["level"] == levels[0], "groups"].sum())
+        by_size.append((label, groups, *(int(errors[name]) for name in levels)))
+    headers = ("size", "groups", *(f"error: {name}" for name in levels))
+    errors = aggregate_by_level(accuracy)
+    return {
+        "errors": dict(zip(errors["level"], errors["error_per_region"], strict=True)),
+        "by_level": errors_table(errors, columns),
+        "by_size": Table(headers, tuple(by_size)),
+    }

@@ -1,4 +1,4 @@
-"""Accuracy of a trips release against the confidential truth; the result is confidential too.
+"""Errors of released trips against the confidential truth; they are confidential too.
 
 For every level: the largest and the mean absolute error, the share of released nodes that are empty
 in truth (false discovery rate) and the share of nodes with trips that were not released (false
@@ -12,18 +12,16 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from ...products.budget import Cost
-from ...products.comparison import write_errors
-from ...runs.directory import RunDirectory
-from ..costs import universe_plan
-from ..estimation.estimate import measured_tree
-from ..ingest.files import read_plan, read_truth
-from ..mechanisms import FULL_INFORMATION
-from ..plan import Plan
-from ..release.errors import proposition_1, theorem_4
-from ..release.table import released_level
-from ..settings import TripsSettings
-from ..tree import NodeCounts, TrueTree
+from ..products.budget import Cost
+from ..products.comparison import write_errors
+from ..runs.directory import RunDirectory
+from .charge import universe_plan
+from .estimation.estimate import measured_tree
+from .ingest.files import read_plan, read_truth
+from .plan import Plan as TreePlan
+from .release import proposition_1, released_level, theorem_4
+from .settings import FULL_INFORMATION, TripsSettings
+from .tree import NodeCounts, TrueTree
 
 ACCURACY = "trips_accuracy.parquet"
 """Errors of a run, in its confidential folder."""
@@ -61,7 +59,7 @@ def level_errors(truth: NodeCounts, released: NodeCounts) -> dict[str, float]:
     }
 
 
-def selection_bias(run: RunDirectory, plan: Plan, truth: TrueTree) -> list[float]:
+def selection_bias(run: RunDirectory, plan: TreePlan, truth: TrueTree) -> list[float]:
     """Mean error per level of the least-squares estimates of all measured nodes."""
     measured = measured_tree(run, plan)
     errors = [

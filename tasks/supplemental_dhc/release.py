@@ -1,7 +1,8 @@
-"""The released file of the supplemental tables, and the public report of a run: settings, accuracy.
+"""The released file of the supplemental tables, and the public report of a run.
 
 The file has all rows of the tables, level by level, as Parquet and as text. Errors against the
-input are shown for inputs that are not confidential, and only for those."""
+input are shown for inputs that are not confidential, and only for those.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +11,16 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from ...pages.document import Document, Table
-from ...products.comparison import errors_table
-from ...products.plan import Plan
-from ...products.reports import first_rows, report_document
-from ...runs.directory import RunDirectory
-from ...runs.stamps import write_rows
-from ..estimation import SCHEMA, TITLES
-from ..ingest.ingest import read_areas
-from ..plan import UNIVERSE, measure_of
-from ..settings import SupplementalDhcSettings
+from ..pages.document import Document, Table
+from ..products.comparison import errors_table
+from ..products.plan import Plan
+from ..products.reports import first_rows, report_document
+from ..runs.directory import RunDirectory
+from ..runs.stamps import write_rows
+from .estimation import SCHEMA, TITLES
+from .ingest.ingest import read_areas
+from .plan import UNIVERSE, measure_of
+from .settings import SupplementalDhcSettings
 
 SUPPLEMENTAL_DHC = "supplemental_dhc"
 """The file's name, without its ending."""
@@ -38,9 +39,6 @@ def write_tables(run: RunDirectory, is_private: bool) -> None:
     rows = released_rows(run).replace_schema_metadata(None)
     stem = run.unchecked_release / SUPPLEMENTAL_DHC
     write_rows(stem, rows.schema, rows.to_batches(), is_private)
-
-
-NEIGHBORS = "one person joins or leaves, with up to two records of units"
 
 
 KEYS = ("table", "level", "iteration")
@@ -70,7 +68,6 @@ def report(
         plan,
         "supplemental_dhc/templates/report.md.j2",
         counts=first_rows(run.release / f"{SUPPLEMENTAL_DHC}.parquet", COLUMNS),
-        taus=settings.taus,
         shares=shares,
         facts={f"regions of {level}": number for level, number in numbers.items()},
         titles=Table(("table", "of"), tuple(TITLES.items())),

@@ -1,4 +1,4 @@
-"""Errors of the released rows against the confidential truth; the result is confidential too."""
+"""Errors of the released rows against the confidential truth; they are confidential too."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.csv
 
-from ...products.budget import Cost
-from ...products.comparison import write_errors
-from ...runs.directory import RunDirectory
-from ..estimation import ROWS, values_of_level
-from ..ingest.ingest import read_areas, read_plan, true_counts
-from ..plan import answers_of
-from ..release.report import KEYS, released_rows
-from ..settings import SupplementalDhcSettings
+from ..products.budget import Cost
+from ..products.comparison import write_errors
+from ..runs.directory import RunDirectory
+from .estimation import ROWS, values_of_level
+from .ingest.ingest import read_areas, read_plan, true_counts
+from .plan import answers_of
+from .release import KEYS, released_rows
+from .settings import SupplementalDhcSettings
 
 
 def write_accuracy(run: RunDirectory, _settings: SupplementalDhcSettings) -> None:

@@ -1,23 +1,23 @@
-"""Error of released group sizes against the confidential truth; the result is confidential too.
-
-`KEYS` and `FIGURES` define the table of a comparison of runs.
-"""
+"""Errors of released group sizes against the confidential truth; they are confidential too."""
 
 from __future__ import annotations
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.csv
 
-from ...products.budget import Cost
-from ...products.comparison import write_errors
-from ...runs.directory import RunDirectory
-from ..costs import universe_plan
-from ..estimation.estimate import estimated_counts
-from ..ingest.read import read_plan, read_regions, true_counts
-from ..settings import GroupSizesSettings
+from ..products.budget import Cost
+from ..products.comparison import write_errors
+from ..runs.directory import RunDirectory
+from .estimation.estimate import estimated_counts
+from .ingest.read import read_plan, read_regions, true_counts
+from .measurement import universe_plan
+from .settings import GroupSizesSettings
 
 KEYS = ("level",)
+
+
 FIGURES = {
     "absolute_error": "absolute error, summed over the regions and sizes of a level",
     "error_per_region": "the same for a region, on average",

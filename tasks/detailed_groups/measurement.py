@@ -1,0 +1,419 @@
+"""The plan of a run, and its measurements by the adaptive mechanism, shard by shard.
+
+By Algorithms 2 and 3 of [SafeTabP2025], in a level with budget b and stability s, a group that is
+measured by a total only gets noise from b. Every other group is measured twice: its total with
+gamma b, and with (1 - gamma) b the table that this noisy total chooses. The noise of a stage that
+spends l of the level's budget is the discrete Gaussian of sigma^2 = s / (2 l) under zCDP, the
+two-sided geometric of scale s / l under pure DP.
+
+Files of noisy counts are Parquet, one row a group, published once.
+
+`measurements/detailed_groups/<us|pr>/<region type>/<level>/<shard>.parquet`: `region_type`,
+`region_id`, `iteration_code` (strings), `table` (int8: 0 total, 1 to 3 sex by age in 4, 9 and 23
+bins), `total_only` (bool), `value` (list<int64>, row-major sex by age), `variance` (double, of each
+count), `plb` (the part of the level's budget spent on these counts, as `p/q`). Rows are in the
+order of region ids, then of iteration codes; every group of the universe has one.
+
+`measurements/detailed_groups_stage_1/...`, in files of these names: `region_id`, `iteration_code`,
+`value` (int64, the noisy total), `variance`, `plb`, without the groups that are measured by a total
+only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ..ledger.charging import single_draw
+from ..ledger.plan import Measure, UniversePlan
+from ..noise.draws import NoiseDraws
+from ..products.measurement import with_noise
+from ..products.plan import Plan
+from ..runs.directory import RunDirectory
+from ..runs.stamps import INTEGER_LIST
+from .ingest.counts import GroupCounts, read_counts
+from .ingest.ingest import (
+    Settings,
+    chosen_tables,
+    run_parameters,
+    run_regions,
+    run_specification,
+    run_totals,
+    run_universe,
+)
+from .paths import (
+    Shard,
+    counts_file,
+    geography_file,
+    group_totals_file,
+    invariants_file,
+    measured_file,
+    parameters_folder,
+    read_shards,
+    shards_file,
+    shards_of,
+    stage_1_file,
+    truth_files,
+)
+from .workload.budgets import LevelNoise, level_budget, level_noise, refuse_missed_margins
+from .workload.guarantee import curve_of_change, exact_of, statement_of, tabulation_plan
+from .workload.parameters import MechanismParameters, Parameters, choose_table
+from .workload.tabulations import NOT_MEASURED, SEX_BY_AGE, TABULATIONS, Tabulation
+
+
+@dataclass(frozen=True)
+class ShardGroups:
+    """The groups of a shard: `n_regions` consecutive regions from `start`, each with every
+    iteration. A group's position is (region - start) * n_iterations + iteration.
+
+    `total_only` is the mask of the iterations measured by a total only, shape (n_iterations,);
+    `counts` are confidential.
+    """
+
+    start: int
+    n_regions: int
+    total_only: np.ndarray
+    counts: GroupCounts
+
+    @property
+    def is_total_only(self) -> np.ndarray:
+        """Mask of the groups measured by a total only, shape (n_groups,)."""
+        return np.tile(self.total_only, self.n_regions)
+
+    @property
+    def group_of_count(self) -> np.ndarray:
+        """Position of the group of each count."""
+        region = self.counts.region.astype(np.int64) - self.start
+        return region * self.total_only.size + self.counts.iteration
+
+
+@dataclass(frozen=True)
+class MeasuredCounts:
+    """Counts of some groups one after the other.
+
+    `table` (n_groups,) int8; `values` holds the cells of that table for each group, for sex by age
+    row-major; `offsets` (n_groups + 1,) marks the start of each group's.
+    """
+
+    table: np.ndarray
+    values: np.ndarray
+    offsets: np.ndarray
+
+
+def measure_totals(groups: ShardGroups, noise: Measure, draws: NoiseDraws) -> np.ndarray:
+    """Stage 1: noisy totals of the groups that are not measured by a total only, in their order."""
+    totals = true_counts(groups, np.zeros(groups.is_total_only.size, dtype=np.int8)).values
+    return with_noise(totals[~groups.is_total_only], noise.noise, draws, noise.part)
+
+
+def tables_by_totals(
+    groups: ShardGroups, noisy_totals: np.ndarray, thresholds: tuple[int, ...]
+) -> np.ndarray:
+    """The table of each group that its noisy total chose, or its total only; (n_groups,), int8.
+
+    `noisy_totals` are the outcome of `measure_totals`.
+    """
+    table = np.zeros(groups.is_total_only.size, dtype=np.int8)
+    table[~groups.is_total_only] = choose_table(noisy_totals, thresholds)
+    return table
+
+
+def measure_tables(
+    groups: ShardGroups,
+    table: np.ndarray,
+    tabulation: Tabulation,
+    noise: LevelNoise,
+    draws: NoiseDraws,
+) -> MeasuredCounts:
+    """The table of each group with noise in all cells, empty ones too; `NOT_MEASURED` groups have
+    no table.
+    """
+    true = true_counts(groups, table, tabulation)
+    is_total_only = np.repeat(groups.is_total_only, np.diff(true.offsets))
+    values = np.empty_like(true.values)
+    for mask, stage in ((is_total_only, noise.total_only), (~is_total_only, noise.stage_2)):
+        values[mask] = with_noise(true.values[mask], stage.noise, draws, stage.part)
+    return replace(true, values=values)
+
+
+def true_counts(
+    groups: ShardGroups, table: np.ndarray, tabulation: Tabulation = SEX_BY_AGE
+) -> MeasuredCounts:
+    """The counts without noise, of the tables given for each group; confidential.
+
+    Groups of the table `NOT_MEASURED` have no counts.
+    """
+    offsets = tabulation.offsets(table)
+    group = groups.group_of_count
+    is_measured = table[group] != NOT_MEASURED
+    group, cell = group[is_measured], groups.counts.cell[is_measured]
+    values = np.zeros(offsets[-1], dtype=np.int64)
+    where = offsets[group] + tabulation.cell_of[table[group], cell]
+    np.add.at(values, where, groups.counts.count[is_measured])
+    return MeasuredCounts(table, values, offsets)
+
+
+ROWS_PER_ROW_GROUP = 1 << 18
+
+MEASURED_SCHEMA = pa.schema(
+    [
+        pa.field("region_type", pa.string(), nullable=False),
+        pa.field("region_id", pa.string(), nullable=False),
+        pa.field("iteration_code", pa.string(), nullable=False),
+        pa.field("table", pa.int8(), nullable=False),
+        pa.field("total_only", pa.bool_(), nullable=False),
+        pa.field("value", INTEGER_LIST, nullable=False),
+        pa.field("variance", pa.float64(), nullable=False),
+        pa.field("plb", pa.string(), nullable=False),
+    ]
+)
+STAGE_1_SCHEMA = pa.schema(
+    [
+        pa.field("region_id", pa.string(), nullable=False),
+        pa.field("iteration_code", pa.string(), nullable=False),
+        pa.field("value", pa.int64(), nullable=False),
+        pa.field("variance", pa.float64(), nullable=False),
+        pa.field("plb", pa.string(), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class GroupNames:
+    """Names of a shard's groups: every region with every iteration.
+
+    `region_ids` (n_regions,) and `iteration_codes` (n_iterations,) are texts; `total_only` is the
+    mask of the iterations measured by a total only.
+    """
+
+    region_type: str
+    region_ids: np.ndarray
+    iteration_codes: np.ndarray
+    total_only: np.ndarray
+
+    @property
+    def positions(self) -> np.ndarray:
+        """Position of each group's region, and of its iteration, shape (2, n_groups), int32."""
+        shape = len(self.region_ids), len(self.iteration_codes)
+        return np.indices(shape, dtype=np.int32).reshape(2, -1)
+
+
+def total_rows(names: GroupNames, noise: LevelNoise, totals: np.ndarray) -> pa.RecordBatch:
+    """Noisy totals (n,) of the groups that are not measured by a total only, with the columns
+    `STAGE_1_SCHEMA`.
+    """
+    region, iteration = names.positions
+    rows = np.flatnonzero(~names.total_only[iteration])
+    columns = [
+        _texts(region[rows], names.region_ids),
+        _texts(iteration[rows], names.iteration_codes),
+        pa.array(totals),
+        pa.array(np.full(rows.size, noise.stage_1.variance)),
+        _texts(np.zeros(rows.size, dtype=np.int32), [noise.stage_1.part_of(noise.total)]),
+    ]
+    return pa.record_batch(columns, schema=STAGE_1_SCHEMA)
+
+
+def table_rows(names: GroupNames, noise: LevelNoise, measured: MeasuredCounts) -> pa.RecordBatch:
+    """Noisy counts of all groups, with the columns `MEASURED_SCHEMA`; groups of the table
+    `NOT_MEASURED`, which occur for households, have no row.
+    """
+    region, iteration = names.positions
+    rows = np.flatnonzero(measured.table != NOT_MEASURED)
+    is_total_only = names.total_only[iteration[rows]]
+    # Groups between them have no counts, so the rows' counts are contiguous.
+    offsets = np.append(measured.offsets[rows], measured.offsets[-1])
+    values = pa.ListArray.from_arrays(
+        pa.array(offsets, pa.int32()), pa.array(measured.values), type=INTEGER_LIST
+    )
+    variance = np.where(is_total_only, noise.total_only.variance, noise.stage_2.variance)
+    plb = [own.part_of(noise.total) for own in (noise.stage_2, noise.total_only)]
+    columns = [
+        _texts(np.zeros(rows.size, dtype=np.int32), [names.region_type]),
+        _texts(region[rows], names.region_ids),
+        _texts(iteration[rows], names.iteration_codes),
+        pa.array(measured.table[rows]),
+        pa.array(is_total_only),
+        values,
+        pa.array(variance),
+        _texts(is_total_only.astype(np.int32), plb),
+    ]
+    return pa.record_batch(columns, schema=MEASURED_SCHEMA)
+
+
+def read_totals(path: Path) -> np.ndarray:
+    """The noisy totals of a shard, in the order of its groups, shape (n,), int64."""
+    return pq.read_table(path, columns=["value"])["value"].to_numpy()
+
+
+def _texts(codes: np.ndarray, names: Sequence[str] | np.ndarray) -> pa.Array:
+    return pa.array(list(names), pa.string()).take(pa.array(codes))
+
+
+def measured_shards(run: RunDirectory, parameters: Parameters) -> list[tuple[str, Shard]]:
+    """Every tabulation, with each of its shards."""
+    shards = read_shards(run)
+    return [
+        (name, shard)
+        for name, own in parameters.of.items()
+        for shard in shards
+        if (shard.region_type, shard.level) in own.budgets
+    ]
+
+
+def measurement_files(run: RunDirectory, settings: Settings) -> list[Path]:
+    """All files of noisy counts that the run publishes, existing or not."""
+    measured = measured_shards(run, run_parameters(run, settings))
+    stage_1 = [
+        stage_1_file(run, shard)
+        for name, shard in measured
+        if TABULATIONS[name].of_persons and has_stage_1(run, shard)
+    ]
+    return stage_1 + [measured_file(run, name, shard) for name, shard in measured]
+
+
+def has_stage_1(run: RunDirectory, shard: Shard) -> bool:
+    """Whether any group of a shard of persons is not measured by a total only."""
+    return not run_universe(run, shard.region_type, shard.level).total_only.all()
+
+
+def plan_of_run(run: RunDirectory, settings: Settings) -> Plan:
+    """The plan of a run, determined by its geography, shards and parameters, and its totals or
+    invariants; raises InputRefused for a budget that misses its wanted margin.
+    """
+    parameters, specification = run_parameters(run, settings), run_specification(run)
+    universes: list[UniversePlan] = []
+    for tabulation, own in parameters.tables():
+        if not own.infinite:
+            refuse_missed_margins(own, specification)
+        measures = () if own.infinite else tuple(_measures(run, tabulation, own))
+        drawn = tabulation_plan(parameters, tabulation.name, measures)
+        universes.append(replace(drawn, curve=curve_of_change(own, specification)))
+    files = [path for path in parameters_folder(run).rglob("*") if path.is_file()]
+    further = group_totals_file(run), invariants_file(run)
+    plan = Plan.of(settings, (), statement_of(parameters), exact_of(settings), universes)
+    deciding = [geography_file(run), shards_file(run), *files]
+    deciding += [path for path in further if path.exists()]
+    return plan.decided_by(run, deciding, truth_files(run))
+
+
+def _measures(
+    run: RunDirectory, tabulation: Tabulation, own: MechanismParameters
+) -> Iterator[Measure]:
+    """The measures of every level and stage; the number of answers on persons depends on the
+    outcome of the first stage.
+    """
+    for level in own.budgets:
+        n_answers = None
+        if not tabulation.of_persons:
+            tables = (known_tables(run, own, shard) for shard in shards_of(run, *level))
+            n_answers = sum(int(tabulation.offsets(table)[-1]) for table in tables)
+        for stage in noise_of(run, own, tabulation, level).stages:
+            yield replace(stage, answers=n_answers)
+
+
+def noise_of(
+    run: RunDirectory, own: MechanismParameters, tabulation: Tabulation, level: tuple[str, int]
+) -> LevelNoise:
+    """The noise of a population group level of a run."""
+    budget = level_budget(own, level, run_universe(run, *level))
+    return level_noise(budget, tabulation, level, own.total, infinite=own.infinite)
+
+
+def known_tables(run: RunDirectory, own: MechanismParameters, shard: Shard) -> np.ndarray:
+    """The table of each group of households of a shard, by the totals that the run keeps."""
+    return chosen_tables(
+        run_totals(run),
+        shard,
+        run_regions(run, shard.region_type),
+        run_universe(run, shard.region_type, shard.level),
+        own.thresholds[shard.region_type, shard.level],
+    )
+
+
+def measure_totals_once(run: RunDirectory, settings: Settings, shard: Shard) -> Path:
+    """Stage 1 of a shard, published: the noisy totals that choose the tables of persons.
+
+    Raises like `single_draw`.
+    """
+    tabulation, own = next(run_parameters(run, settings).tables())
+    noise = noise_of(run, own, tabulation, (shard.region_type, shard.level))
+    names, groups = named_groups(run, shard)
+
+    def rows(draws: NoiseDraws) -> pa.RecordBatch:
+        return total_rows(names, noise, measure_totals(groups, noise.stage_1, draws))
+
+    path, named = stage_1_file(run, shard), (tabulation.what, "stage 1")
+    return publish_shard(run, settings, path, shard, named, STAGE_1_SCHEMA, rows)
+
+
+def measure_tables_once(run: RunDirectory, settings: Settings, name: str, shard: Shard) -> Path:
+    """The counts of a tabulation in a shard, published: for every group its chosen table, or its
+    total.
+
+    Apart from the confidential counts it reads only the published outcome of stage 1, or the totals
+    kept with the run. Raises like `single_draw`.
+    """
+    tabulation, own = TABULATIONS[name], run_parameters(run, settings).of[name]
+    noise = noise_of(run, own, tabulation, (shard.region_type, shard.level))
+    names, groups = named_groups(run, shard, by_total_only=tabulation.of_persons)
+    reads = []
+    if tabulation.of_persons:
+        reads = [stage_1_file(run, shard)] if has_stage_1(run, shard) else []
+        totals = read_totals(reads[0]) if reads else np.zeros(0, dtype=np.int64)
+        thresholds = own.thresholds[shard.region_type, shard.level]
+        table = tables_by_totals(groups, totals, thresholds)
+    else:
+        table = known_tables(run, own, shard)
+
+    def rows(draws: NoiseDraws) -> pa.RecordBatch:
+        return table_rows(names, noise, measure_tables(groups, table, tabulation, noise, draws))
+
+    named = tabulation.what, "stage 2" if tabulation.of_persons else name
+    path = measured_file(run, name, shard)
+    return publish_shard(run, settings, path, shard, named, MEASURED_SCHEMA, rows, reads)
+
+
+def publish_shard(
+    run: RunDirectory,
+    settings: Settings,
+    path: Path,
+    shard: Shard,
+    named: tuple[str, str],
+    schema: pa.Schema,
+    rows: Callable[[NoiseDraws], pa.RecordBatch],
+    reads: Sequence[Path] = (),
+) -> Path:
+    """Publish the noisy counts of a shard; see `single_draw`. `named` has the charged draw and a
+    name for the noise within the shard, used where the settings fix a seed.
+    """
+
+    def batches(draws: NoiseDraws) -> Iterator[pa.RecordBatch]:
+        yield rows(draws)
+
+    draw, stage = named
+    truth = [counts_file(run, shard.region_type, shard.level)]
+    seeds = shard.region_type, str(shard.level), shard.name, stage
+    with single_draw(run, settings, path, draw, truth=truth, seeds=seeds, reads=reads) as drawing:
+        return drawing.publish(schema, batches(drawing.noise), ROWS_PER_ROW_GROUP)
+
+
+def named_groups(
+    run: RunDirectory, shard: Shard, *, by_total_only: bool = True
+) -> tuple[GroupNames, ShardGroups]:
+    """The groups of a shard, their names and, in confidence, their counts; no group is measured by
+    a total only unless `by_total_only`.
+    """
+    universe = run_universe(run, shard.region_type, shard.level)
+    total_only = universe.total_only & by_total_only
+    ids = run_regions(run, shard.region_type).ids[shard.start : shard.stop]
+    counts = read_counts(counts_file(run, shard.region_type, shard.level), shard.start, shard.stop)
+    return (
+        GroupNames(shard.region_type, ids, universe.codes, total_only),
+        ShardGroups(shard.start, shard.stop - shard.start, total_only, counts),
+    )

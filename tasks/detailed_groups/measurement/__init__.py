@@ -1,1 +1,0 @@
-"""Noisy counts of detailed race and ethnicity groups: the adaptive mechanism in two stages."""

@@ -1,1 +1,0 @@
-"""Checks of a group-sizes release, and its error, which is confidential."""

@@ -1,1 +1,0 @@
-"""The tables and the report of a group-sizes release."""

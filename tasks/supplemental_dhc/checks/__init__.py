@@ -1,1 +1,0 @@
-"""Errors of a release against the confidential truth."""

@@ -1,1 +1,0 @@
-"""The released tables, and their texts in report and certificate."""

@@ -1,1 +1,0 @@
-"""Checks of a trips run, and its accuracy against the confidential truth."""

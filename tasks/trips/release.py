@@ -1,0 +1,417 @@
+"""The released tables of trips, bounds of their errors, and the public report.
+
+The tables follow from the leaves' estimates:
+
+    trips.parquet, trips.csv    the input's place columns and count; non-zero rows
+    range_queries.parquet, .csv level, the areas at the level's depths by dimension, and count
+
+Rows are in the order of the areas. Range queries are sums of the released rows, so they agree
+with the table by construction; for a mechanism on the leaves alone they are all there is above.
+
+A release can be the truth of a simulation of its expected errors: run again on the released counts,
+with fresh noise, the mechanism is off by about as much as the release itself is. Nothing
+confidential is read, and nothing spent.
+
+*Bounds* of errors are Theorem 4 and Proposition 1 of [InfTDA2024] with their constants.
+
+*Theorem 4*, of a top-down Chebyshev release. With noise Z at level k and the count of the level
+above wrong by e, a child is wrong by at most 2 max |Z| + e: the projection moves no child further
+than the true counts, shifted by no more than e, are away. Hence, with probability at least
+1 - beta, every node of level l is wrong by at most
+
+    e_0 + 2 sum over k = 1..l of sigma_k sqrt(2 log(2 (l + r) n_k / beta)),
+
+by P(|Z| >= t) <= 2 exp(-t^2 / (2 sigma^2)) for the discrete Gaussian, with n_k nodes at level k,
+and a root that is measured (r = 1) adding e_0 = sigma_0 sqrt(2 log(2 (l + 1) / beta)). Levels of
+only children are not measured and add nothing; l then counts the others.
+
+*Proposition 1*, for mechanisms that measure leaves alone, with L_l the most leaves below a node of
+level l. The error of a node under the Gaussian mechanism is a sum of at most L_l independent
+discrete Gaussians, each subgaussian with its own sigma^2. So with probability at least 1 - beta
+every node of level l is wrong by at most
+
+    sigma sqrt(2 L_l log(2 n_l / beta)).
+
+The stability histogram errs on occupied leaves alone, N at most: all leaves, or as many as there
+are trips. With k the least integer for which N P(|Z| >= k) <= beta, all noise is below k in size
+with probability 1 - beta. A leaf that is listed is then wrong by at most k - 1; one that is not,
+since it reached less than the threshold t, holds at most t + k - 2. Hence min(L_l, N) (t + k - 2).
+
+*False cells* are released with trips, and without any. An empty cell that was measured has noise
+alone, which is as often v as -v. Cells with trips seldom have a noisy count below 0, so that among
+those measured at v > 0 about as many are empty as were measured at -v. A released cell measured at
+v is therefore false with a probability of about n(-v) / n(v), where n counts the measured cells;
+one measured at v <= 0 is assumed to be false.
+
+A noisy count cannot distinguish a cell without trips from one with far fewer than the standard
+deviation of the noise. Both are counted here, so that this is an upper estimate, and near the truth
+where cells have no trips or many. Only noisy counts and the releases from them are read.
+The report shows errors against the input for inputs that are not confidential, and only for those.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+from ..pages.document import Block, Document, Table
+from ..pages.template import parts_of
+from ..products.comparison import errors_table
+from ..products.plan import Plan
+from ..products.reports import first_rows, report_document
+from ..runs.directory import RunDirectory
+from ..runs.errors import InputRefused
+from ..runs.files import NOT_PRIVATE, replacing
+from ..runs.stamps import stamp
+from .ingest.files import RunTree, read_plan, read_tree
+from .measurement import ROWS_PER_GROUP, node_columns, node_keys, read_cuts, read_nodes
+from .plan import Plan as TreePlan
+from .plan import estimates_files, largest_leaf_counts, measured_file
+from .settings import GAUSSIAN_LEAVES, INFTDA, STABILITY_HISTOGRAM, TDA_CHEBYSHEV, TripsSettings
+from .tree import NodeCounts, Tree, sum_by_key
+
+TABLE = "trips"
+RANGE_QUERIES = "range_queries.parquet"
+LEVEL = "level"
+
+
+def write_release(run: RunDirectory, is_private: bool) -> None:
+    """Write table and range queries into the unchecked release.
+
+    The CSV file comes last: where it is, all is.
+    """
+    run_tree = read_tree(run)
+    tree = run_tree.tree
+    leaves = read_nodes(estimates_files(run, tree.depth), tree, tree.depth, "count").ascending
+    folder = run.unchecked_release
+    _write(folder / RANGE_QUERIES, list(_range_queries(tree, leaves)), is_private)
+    _write(folder / TABLE, [pa.table(release_columns(run_tree, leaves))], is_private)
+
+
+def _range_queries(tree: Tree, leaves: NodeCounts) -> Iterator[pa.Table]:
+    """The levels of the tree, finest first, as tables of one schema."""
+    names = [dimension.name for dimension in tree.dimensions]
+    nodes = leaves
+    for level in range(tree.depth, -1, -1):
+        if level < tree.depth:
+            nodes = sum_by_key(tree.parent_keys(level + 1, nodes.keys), nodes.counts)
+        n = nodes.keys.size
+        codes = node_columns(tree, level, nodes.keys)
+        columns = {LEVEL: pa.array(np.full(n, level, dtype=np.int32))}
+        columns |= {
+            name: codes[name].dictionary_decode() if name in codes else pa.nulls(n, pa.string())
+            for name in names
+        }
+        yield pa.table(columns | {"count": pa.array(nodes.counts)})
+
+
+def release_columns(run_tree: RunTree, leaves: NodeCounts) -> dict[str, pa.Array]:
+    """The columns of the released table, as texts or, where the input had them, as integers."""
+    tree = run_tree.tree
+    positions = tree.positions(tree.depth, leaves.keys)
+    columns = {}
+    for column in run_tree.columns:
+        dimension = tree.dimensions[column.dimension]
+        codes = pa.array(dimension.levels[column.depth].codes, pa.string())
+        if column.is_integer:
+            codes = codes.cast(pa.int64())
+        at_depth = dimension.ancestors(column.depth)[positions[column.dimension]]
+        columns[column.name] = codes.take(pa.array(at_depth))
+    columns["count"] = pa.array(leaves.counts, pa.int64())
+    return columns
+
+
+def released_level(folder: Path, tree: Tree, level: int) -> NodeCounts:
+    """The range queries of a level, as nodes, from a release in `folder`."""
+    table = pq.read_table(
+        folder / RANGE_QUERIES,
+        filters=[(LEVEL, "=", level)],
+        read_dictionary=[dimension.name for dimension in tree.dimensions],
+    )
+    return NodeCounts(node_keys(tree, level, table, RANGE_QUERIES), table["count"].to_numpy())
+
+
+def n_trips(folder: Path, tree: Tree) -> int:
+    """The released number of trips."""
+    return released_level(folder, tree, 0).total
+
+
+def n_released(folder: Path) -> Counter[int]:
+    """Number of counts that are not zero, by level."""
+    return Counter(
+        pq.read_table(folder / RANGE_QUERIES, columns=[LEVEL])[LEVEL].to_numpy().tolist()
+    )
+
+
+def _write(stem: Path, tables: Sequence[pa.Table], is_private: bool) -> None:
+    """Write tables of one schema as Parquet, each as row groups of its own, and then as delimited
+    text with one header; empty fields are null."""
+    stamped = None if is_private else stamp(is_private=False)
+    schema = tables[0].schema.with_metadata(stamped)
+    parquet, text = stem.with_suffix(".parquet"), stem.with_suffix(".csv")
+    with replacing(parquet) as part, pq.ParquetWriter(part, schema, compression="zstd") as rows:
+        for table in tables:
+            rows.write_table(table.replace_schema_metadata(stamped), row_group_size=ROWS_PER_GROUP)
+    with replacing(text) as part, part.open("wb") as sink:
+        if not is_private:
+            sink.write(f"# {NOT_PRIVATE}\n".encode())
+        with pacsv.CSVWriter(sink, tables[0].schema) as lines:
+            for table in tables:
+                lines.write_table(table)
+
+
+def settings_of_release(run: RunDirectory, settings: TripsSettings, folder: Path) -> TripsSettings:
+    """Settings of the same mechanism on a finished run's release.
+
+    Raises InputRefused where the values in the input are the areas: a release lacks those without
+    a count.
+    """
+    if settings.input.areas is None:
+        raise InputRefused(
+            f"{run.root}: its areas are the values in its input, which a release need not have; "
+            "errors can be expected where input.areas lists them."
+        )
+    which = "trips" if settings.input.trips is not None else "table"
+    own = {which: str(run.release / "trips.parquet"), "count": "count", "person": None}
+    privacy = {"excess_trips": "refused"}
+    return settings.model_copy(
+        update={
+            "input": settings.input.model_copy(update={**own, "confidential": False}),
+            "privacy": settings.privacy.model_copy(update=privacy),
+        }
+    )
+
+
+BETA = 0.05
+"""A bound fails with at most this probability."""
+
+THEOREM_4, PROPOSITION_1 = "Theorem 4", "Proposition 1"
+BOUND_OF = {
+    INFTDA: THEOREM_4,
+    TDA_CHEBYSHEV: THEOREM_4,
+    GAUSSIAN_LEAVES: PROPOSITION_1,
+    STABILITY_HISTOGRAM: PROPOSITION_1,
+}
+"""Which of the paper's statements bounds a mechanism's errors; of the others none does."""
+
+
+def error_bounds(plan: TreePlan, total: int | None, beta: float = BETA) -> list[float] | None:
+    """The bound of every level that applies to the mechanism, root first; None if no bound applies.
+
+    `total` is the number of trips, where it is public.
+    """
+    return theorem_4(plan, beta) or proposition_1(plan, total, beta)
+
+
+def theorem_4(plan: TreePlan, beta: float = BETA) -> list[float] | None:
+    """The bound of every level, root first; None for a mechanism it does not hold for."""
+    if BOUND_OF.get(plan.mechanism) != THEOREM_4:
+        return None
+
+    def largest_noise(level: int, n_events: int) -> float:
+        deviation = math.sqrt(plan.level_budget.sigma_squared(level))
+        n_nodes = plan.tree.n_nodes(level)
+        return deviation * math.sqrt(2 * (math.log(2 * n_events / beta) + math.log(n_nodes)))
+
+    bounds = []
+    for level in range(plan.tree.depth + 1):
+        measured = [k for k in plan.levels if k <= level]
+        noise = ((2 if k else 1) * largest_noise(k, len(measured)) for k in measured)
+        bounds.append(sum(noise, 0.0))
+    return bounds
+
+
+def proposition_1(
+    plan: TreePlan, total: int | None = None, beta: float = BETA
+) -> list[float] | None:
+    """The bound of every level, root first; None for a mechanism it does not hold for.
+
+    `total` is the number of trips, which bounds how many leaves have any; None if not known.
+    """
+    if BOUND_OF.get(plan.mechanism) != PROPOSITION_1:
+        return None
+    levels = range(plan.tree.depth + 1)
+    most_leaves = [largest_leaf_counts(plan.tree, level, 1)[0] for level in levels]
+    n_nodes = [plan.tree.n_nodes(level) for level in levels]
+    if plan.mechanism == STABILITY_HISTOGRAM:
+        occupied = n_nodes[-1] if total is None else min(n_nodes[-1], total)
+        of_a_leaf = _largest_error_of_a_leaf(plan, occupied, beta)
+        return [float(min(leaves, occupied) * of_a_leaf) for leaves in most_leaves]
+    variance = float(plan.level_budget.sigma_squared(plan.tree.depth))
+    return [
+        math.sqrt(2 * variance * leaves * (math.log(2 / beta) + math.log(n)))
+        for leaves, n in zip(most_leaves, n_nodes, strict=True)
+    ]
+
+
+def _largest_error_of_a_leaf(plan: TreePlan, n_leaves: int, beta: float) -> int:
+    """t + k - 2 of the module's docstring, for so many occupied leaves."""
+    scale = plan.stability.scale
+    if scale is None or not n_leaves:
+        return 0
+    # P(|Z| >= k) = 2 q^k / (1 + q) for k >= 1, with q = exp(-1 / scale).
+    allowed = beta * (1 + math.exp(-1 / scale)) / (2 * n_leaves)
+    return plan.stability.threshold + max(1, math.ceil(-float(scale) * math.log(allowed))) - 2
+
+
+BINS_PER_SIGMA = 4
+"""Noisy counts are compared with their opposites in bins of a quarter of a standard deviation."""
+
+
+@dataclass(frozen=True)
+class FalseCells:
+    """Released cells, and how many of them are expected to have no trips, or indistinguishably few.
+
+    `sigma` is the standard deviation of the noise in a cell.
+    """
+
+    released: int
+    expected: float
+    sigma: float
+
+    @property
+    def sentence(self) -> str:
+        """How many cells are released, and how many of them are expected to be false, in words."""
+        if not self.released:
+            return "no cell is released with trips"
+        share = self.expected / self.released
+        hidden = f", or so few that noise of {self.sigma:.3g} hides them" if self.sigma else ""
+        return (
+            f"of {self.released:,} released cells about {round(self.expected):,} ({share:.0%}) are "
+            f"expected to be false: to have no trips{hidden}"
+        )
+
+
+def false_cells(run: RunDirectory, plan: TreePlan) -> FalseCells:
+    """The expectation for the released table of a run, from its noisy measurements.
+
+    The stability histogram publishes nothing where there is nothing. Where the finest level was not
+    measured, because it repeats the counts above, the measured level replaces it.
+    """
+    level = max(plan.levels)
+    released = released_level(run.release, plan.tree, level).positive.ascending
+    sigma_squared = float(plan.noise[level])
+    if plan.mechanism == STABILITY_HISTOGRAM or not sigma_squared:
+        return FalseCells(released.keys.size, 0.0, 0.0)
+    files = [measured_file(run, level, shard.name) for shard in read_cuts(run, level).shards]
+    measured = read_nodes(files, plan.tree, level, "value")
+    sigma = math.sqrt(sigma_squared)
+    return FalseCells(released.keys.size, expected_false(measured, released, sigma), sigma)
+
+
+def expected_false(measured: NodeCounts, released: NodeCounts, sigma: float) -> float:
+    """Expected number of empty cells among the released ones.
+
+    Args:
+        measured: keys of all cells that were measured, and their noisy counts.
+        released: the released cells, by ascending keys, with their positive counts.
+        sigma: standard deviation of the noise.
+    """
+    width = max(1, round(sigma / BINS_PER_SIGMA))
+    bin_of = (np.abs(measured.counts) + width - 1) // width
+    n_bins = int(bin_of.max(initial=0)) + 1
+    above = np.bincount(bin_of[measured.counts > 0], minlength=n_bins)
+    below = np.bincount(bin_of[measured.counts < 0], minlength=n_bins)
+    chance = np.minimum(1.0, below / np.maximum(above, 1))
+    is_released = released.counts_of(measured.keys) > 0
+    is_above = is_released & (measured.counts > 0)
+    return float(chance[bin_of[is_above]].sum() + (is_released & (measured.counts <= 0)).sum())
+
+
+KEYS = ("level", "areas")
+FIGURES = {
+    "max_absolute_error": "largest absolute error",
+    "mean_absolute_error": "mean absolute error of the nodes with trips in truth or release",
+    "false_discovery_percent": "released nodes without trips, %",
+    "false_negative_percent": "nodes with trips that are not released, %",
+}
+"""Columns of the errors of a run, as comparisons of runs show them, too: keys, figures in words."""
+
+
+def report(
+    run: RunDirectory, settings: TripsSettings, plan: Plan, accuracy: pd.DataFrame | None
+) -> Document:
+    """The report as a document."""
+    own = read_plan(run)
+    bounds = error_bounds(own, read_tree(run).total)
+    return report_document(
+        run,
+        settings,
+        plan,
+        "trips/templates/report.md.j2",
+        counts=first_rows(run.release / f"{TABLE}.parquet"),
+        own=own,
+        warning=delta_warning(settings, n_trips(run.release, own.tree)),
+        false_cells=false_cells(run, own).sentence,
+        confidence=f"{1 - BETA:g}",
+        bound_of=None if bounds is None else BOUND_OF[own.mechanism],
+        levels=_levels(run, own, bounds),
+        errors=None
+        if accuracy is None
+        else {
+            f"level {level}": error
+            for level, error in zip(accuracy["level"], accuracy["mean_absolute_error"], strict=True)
+        },
+        accuracy=None if accuracy is None else _accuracy(accuracy),
+    )
+
+
+def conversion_sentence(settings: TripsSettings) -> tuple[Block, ...]:
+    """The rho that the tight conversion of epsilon and delta would allow, where the simple one was
+    used."""
+    _, _, (section,) = parts_of("trips/templates/conversion.md.j2", settings=settings)
+    return section.blocks
+
+
+def delta_warning(settings: TripsSettings, n_trips: int | None) -> str | None:
+    """A sentence if delta is no smaller than one over the persons; None if it is, or unknown.
+
+    `n_trips` must be public: an invariant total, or a released one.
+    """
+    delta = settings.privacy.delta
+    if delta is None or settings.privacy.epsilon is None or n_trips is None or n_trips <= 0:
+        return None
+    n_persons = math.ceil(n_trips / settings.privacy.trips_per_person)
+    if delta * n_persons < 1:
+        return None
+    return (
+        f"privacy.delta = {delta} is not below one over the number of persons: such a guarantee "
+        "does not rule out that a person's trips are published outright, so choose a smaller one"
+    )
+
+
+def _levels(run: RunDirectory, plan: TreePlan, bounds: Sequence[float] | None) -> Table:
+    """Areas, nodes, released counts and error bounds of every level of the tree."""
+    released, tree = n_released(run.release), plan.tree
+    rows = [
+        {
+            "level": level,
+            "areas": tree.level_name(level),
+            "nodes": tree.n_nodes(level),
+            "released": released[level],
+            "error bound": None if bounds is None else bounds[level],
+        }
+        for level in range(tree.depth + 1)
+    ]
+    return Table.of(rows, "error bound")
+
+
+def _accuracy(accuracy: pd.DataFrame) -> Table:
+    columns = {
+        **dict(zip(KEYS, KEYS, strict=True)),
+        **FIGURES,
+        "theorem_4_bound": "error bound",
+        "proposition_1_bound": "error bound",
+        "bias": "bias of the combined estimates",
+    }
+    known = {name: text for name, text in columns.items() if accuracy[name].notna().all()}
+    return errors_table(accuracy, known, FIGURES["mean_absolute_error"])

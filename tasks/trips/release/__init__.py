@@ -1,1 +1,0 @@
-"""The release of trips: the table, its range queries, the certificate and the report."""
