@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.csv
 
 from ..products.budget import Cost
 from ..products.comparison import write_errors
@@ -16,8 +15,6 @@ from .measurement import universe_plan
 from .settings import GroupSizesSettings
 
 KEYS = ("level",)
-
-
 FIGURES = {
     "absolute_error": "absolute error, summed over the regions and sizes of a level",
     "error_per_region": "the same for a region, on average",

@@ -1,4 +1,4 @@
-"""The charged plan of a group-sizes run, its cost and curve, and the noisy vectors of its levels.
+"""The charged plan of a group-sizes run, its cost, curve and design, and its levels' noisy vectors.
 
 `plan` defines each measured vector, and its sensitivity. All levels' noise is fixed by the plan
 before anything is drawn, so that the worst pairs of the levels compose (`ledger.exact_curve`). The

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.csv
 
 from ..products.budget import Cost
 from ..products.comparison import write_errors

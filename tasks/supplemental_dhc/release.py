@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.csv
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ..pages.document import Document, Table
@@ -30,7 +30,7 @@ def released_rows(run: RunDirectory) -> pa.Table:
     """The rows of all levels, table by table."""
     levels = [pq.read_table(run.estimates(UNIVERSE, level)) for level in read_areas(run).regions]
     whole = pa.concat_tables([table.replace_schema_metadata(None) for table in levels])
-    parts = [whole.filter(pa.compute.equal(whole["table"], name)) for name in TITLES]
+    parts = [whole.filter(pc.equal(whole["table"], name)) for name in TITLES]
     return pa.concat_tables(parts).cast(SCHEMA).combine_chunks()
 
 

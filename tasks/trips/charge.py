@@ -1,4 +1,4 @@
-"""The charged plan of a trips run: its guarantee, cost and exact privacy curve.
+"""The charged plan of a trips run: its guarantee, cost, exact privacy curve and design.
 
 Noise is fixed for every level before anything is drawn. The measured nodes of a level follow from
 the releases above it; in any case, a person moves no more of them, and by no more, than if all were

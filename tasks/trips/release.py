@@ -46,6 +46,7 @@ one measured at v <= 0 is assumed to be false.
 A noisy count cannot distinguish a cell without trips from one with far fewer than the standard
 deviation of the noise. Both are counted here, so that this is an upper estimate, and near the truth
 where cells have no trips or many. Only noisy counts and the releases from them are read.
+
 The report shows errors against the input for inputs that are not confidential, and only for those.
 """
 

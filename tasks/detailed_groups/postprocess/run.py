@@ -317,8 +317,8 @@ def redundant_spending(
     """
     symbol = "epsilon" if parameters.is_pure else "rho"
     sentences = []
+    declared = invariants if settings.mechanism.units_are_invariant else None
     for region_pass in parameters.passes:
-        declared = invariants if settings.mechanism.units_are_invariant else None
         regions, sets = regions_of_pass(blocks, declared, region_pass)
         order = [name for name in settings.mechanism.summary_levels if name in regions]
         budgets = parameters.budgets_of(region_pass)
