@@ -237,7 +237,7 @@ def print_rules(check: InputCheck[object], *, with_counts: bool) -> None:
     console.print(table)
     for file in check.files:
         rows = f"{file.n_rows:,} rows" if with_counts and file.n_rows is not None else ""
-        print(f"{file.name}: {', '.join(filter(None, (file.written, rows))) or 'read'}")
+        print(f"{file.name}: {rows or 'read'}")
         if file.n_rows == 0:
             print(f"note: {file.name} holds no rows.")
     for note in check.notes:

@@ -9,13 +9,13 @@ from prefect import Flow
 from prefect.runtime import flow_run
 from pydantic import Field
 
-from ..tasks.products.product import END, Product
+from ..tasks.products.product import Product
 from ..tasks.runs.directory import LEDGER, RunDirectory
 from ..tasks.runs.settings_files import settings_of_run
 from .endings import add_tags, emit_near_cap
 from .form import SettingsForm, form_of, text
 from .kernels import compile_in_background
-from .results import show_notes, show_outcome, show_table
+from .results import show_notes, show_outcome
 from .runners import task_runner
 from .running import (
     default_run_directory,
@@ -120,10 +120,6 @@ def _submit(product: Product, stages: Body, root: Path) -> str:
         notes = cache(partial(product.words.notes, run, settings))
         warned = warned_of_charge(run, settings, notes)
 
-        def show(*stages: str) -> None:
-            for shown in product.words.shown(run, settings, stages):
-                show_table(shown.content, key=shown.key, description=shown.description)
-
         def told(stage: str) -> None:
             warned(stage)
             if stage == LEDGER:
@@ -132,8 +128,7 @@ def _submit(product: Product, stages: Body, root: Path) -> str:
                 emit_near_cap(run, settings)
 
         with task_runner(settings.run) as runner:
-            Stages(run, settings, runner, ended=told, show=show).run(stages)
-            show(*END)
+            Stages(run, settings, runner, ended=told).run(stages)
             show_outcome(run, settings)
             if settings.published_to is not None:
                 Stages(run, settings, runner).run(publish)

@@ -82,9 +82,6 @@ SHARED = ("input", "privacy", "release", "run")
 """Tables given once for all products; a product's own keys in them win."""
 
 
-ALWAYS = ("confidential", "dataset", "ledger", "infinite", "seed")
-"""Keys of shared tables that concern the whole run too."""
-
 PUBLICATION = ("release", "publish_to")
 """The key of a shared table for the place to which one population is copied."""
 
@@ -234,29 +231,12 @@ class ProductsSettings(ProductSettings):
                     )
 
     def refuse_ineffective(self, own: Mapping[str, Any], refuse: Refuse) -> None:
-        """Refuse idle settings of a product, and shared keys that all products replace."""
+        """Refuse settings without effect of a product, and a preset of all."""
         if "preset" in own:
             refuse("preset does nothing here; a product's own table names its preset")
-        chosen = self.products.chosen()
-        tables = {name: table_of(own, "products", name) for name in chosen}
-        for section in SHARED:
-            for key in table_of(own, section):
-                readers = [
-                    name
-                    for name in chosen
-                    if key in _tables_without_own_keys(MODELS[name], own).get(section, {})
-                    and key not in table_of(tables[name], section)
-                ]
-                copies = (section, key) == PUBLICATION and self.published_to is not None
-                if not readers and key not in ALWAYS and not copies:
-                    refuse(
-                        f"{section}.{key} does nothing, because every product that reads it has "
-                        "its own; remove it"
-                    )
-        for name, settings in chosen.items():
-            where = f"products.{name}"
-            whole = merged_tables(_tables_without_own_keys(MODELS[name], own), tables[name])
-            settings.refuse_ineffective(whole, refuse_within(where, refuse))
+        for name, settings in self.products.chosen().items():
+            table = table_of(own, "products", name)
+            settings.refuse_ineffective(table, refuse_within(f"products.{name}", refuse))
 
 
 def _product_tables(

@@ -34,27 +34,19 @@ from .endings import NO_ANSWER
 from .logs import sentence_of
 from .servers import address_of, is_embedded
 
-DIGITS = 3
-"""Significant digits of figures in tables."""
-
 
 def key_of(text: str) -> str:
     """`text` as Prefect allows keys of artifacts: lowercase letters a to z, digits and dashes.
 
-    >>> key_of("budget-Personen über 15"), key_of("budget-人")
-    ('budget-personen-ber-15', 'budget')
+    >>> key_of("progress-Personen über 15"), key_of("progress-人")
+    ('progress-personen-ber-15', 'progress')
     """
     return "-".join(re.findall(r"[a-z0-9]+", text.lower()))
 
 
-def show_table(table: Table, *, key: str, description: str) -> None:
-    """Show a table; numbers that are not whole are rounded."""
-    rows = [
-        [float(f"{cell:.{DIGITS}g}") if isinstance(cell, float) else cell for cell in row]
-        for row in table.rows
-    ]
-    named = [dict(zip(table.headers, row, strict=True)) for row in rows]
-    create_table_artifact(named, key=key_of(key), description=description)
+def _show_table(table: Table, *, key: str, description: str) -> None:
+    rows = [dict(zip(table.headers, row, strict=True)) for row in table.rows]
+    create_table_artifact(rows, key=key, description=description)
 
 
 def show_notes(sentences: Sequence[str], *, key: str, description: str) -> None:
@@ -69,7 +61,7 @@ def show_outcome(run: RunDirectory, settings: ProductSettings) -> None:
     words."""
     if (run.checks / CHECKS_FILE).exists():
         about = "Independent checks of the result before its release"
-        show_table(checks_table(run), key="checks", description=about)
+        _show_table(checks_table(run), key="checks", description=about)
     lines = (*filter(None, [settings.stamp]), *product(settings.PRODUCT).outcome(run, settings))
     about = f"{settings.PRODUCT} of {settings.privacy.dataset}"
     create_markdown_artifact("\n\n".join(lines), key="result", description=about)
@@ -92,7 +84,7 @@ def show_failed_rules(run: RunDirectory) -> None:
     if failed:
         about = "Rules on the input; how many rows break them is in confidential/ alone"
         table = Table(("table", "rule that is not met"), failed)
-        show_table(table, key="failed-rules", description=about)
+        _show_table(table, key="failed-rules", description=about)
 
 
 Listener = Callable[[str, int, int], None]

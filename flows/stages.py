@@ -99,7 +99,6 @@ class Stages(TaskRunner[Any]):
 
     runner : the task runner of the settings, started; None calls tasks in this process.
     ended : called with the name of every stage that has ended and is in the manifest.
-    show : called with the name of every such stage while later ones run; at first without a name.
     until, before : in this process, the name of the stage after which to stop, and a pattern of
         names of stages before which to stop.
     """
@@ -111,20 +110,19 @@ class Stages(TaskRunner[Any]):
         runner: TaskRunner[Any] | None,
         *,
         ended: Callable[[str], None] = lambda stage: None,
-        show: Callable[..., None] = lambda *stages: None,
         until: str = "",
         before: str = "",
     ) -> None:
         super().__init__()
         self._run, self._settings, self._runner = run, settings, runner
-        self._ended, self._show = ended, show
+        self._ended = ended
         self._until, self._before = until, before
         self._stages: dict[str, Stage] = {}
         self._stage_of: dict[Future, Stage] = {}
         self._outcomes: dict[Future, Any] = {}
         self._done: SimpleQueue[Future] = SimpleQueue()
         self._open: Stage | None = None
-        self._to_show: list[tuple[str, ...]] = [()]
+        self._is_recorded = True
         self._progress = None if runner is None else StageProgress()
         self._record = WorkRecord(run)
         stages = run.read_manifest()["stages"].values()
@@ -235,7 +233,7 @@ class Stages(TaskRunner[Any]):
                 stage.is_background = False
                 self._update(stage)
         self._record.close_wave()
-        self._show_ended()
+        self._record_files()
         with self._naming_stages():
             for future in chosen:
                 if isinstance(future, Local):
@@ -302,15 +300,14 @@ class Stages(TaskRunner[Any]):
         facts = [artifact.facts for artifact in artifacts if artifact.facts]
         if stage == INGEST and facts:
             self._run.update_manifest(input_digests=dict(facts[-1]))
-        self._to_show.append((stage,))
+        self._is_recorded = False
         self._ended(stage)
 
-    def _show_ended(self) -> None:
-        """Show the results of ended stages, while workers run the tasks of others."""
-        if any(self._to_show):
+    def _record_files(self) -> None:
+        """Record the files of stages that have ended, while workers run the tasks of others."""
+        if not self._is_recorded:
             record_files(self._run)
-        while self._to_show:
-            self._show(*self._to_show.pop(0))
+        self._is_recorded = True
 
     @contextmanager
     def _naming_stages(self) -> Iterator[None]:
@@ -335,7 +332,7 @@ class Stages(TaskRunner[Any]):
         with suppress(Stopped), context.model_copy(update={"task_runner": self}):
             body(self._run, self._settings)
             self.finish(everything=True)
-        self._show_ended()
+        self._record_files()
 
 
 def stages_here() -> Stages:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from spineflow.tasks.runs.files import STAMP_FILE
 
 
 def surplus(path: Path) -> dict[str, bytes]:
@@ -67,3 +68,10 @@ def fields(content: bytes, at: int) -> Iterator[tuple[int, int]]:
         else:
             assert head & 15 in (1, 2), "a truth value stands in the head of its field"
     yield -1, at
+
+
+def mark_not_private(folder: Path) -> None:
+    """Make a folder look like the directory of a run that is not private."""
+    folder.mkdir(exist_ok=True)
+    for name in ("settings.toml", STAMP_FILE):
+        (folder / name).touch()

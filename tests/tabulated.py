@@ -44,10 +44,10 @@ def tabulate(directory: Path, geography: pd.DataFrame, universes: Sequence[str])
     return Tabulation(geography, counted)
 
 
-def write_legacy(tabulation: Tabulation, directory: Path, *, is_private: bool = True) -> list[Path]:
+def write_legacy(tabulation: Tabulation, directory: Path) -> list[Path]:
     """Write the P.L. 94-171 files of every state below `directory`; returns them."""
     states = sorted(set(tabulation.geography["block_geocode"].str[:2]))
-    files = legacy_files(directory, states, is_private=is_private)
+    files = legacy_files(directory, states)
     for fips, of_fips in files.items():
         write_state(tabulation.tables(fips), of_fips)
     return [path for of_fips in files.values() for path in of_fips]

@@ -11,13 +11,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from scipy import sparse
 
-from ..runs.stamps import marked_not_private, stamp, write_parquet
+from ..runs.stamps import write_parquet
 
 
-def write_estimates(
-    path: Path, geocode: np.ndarray, histograms: sparse.csr_array, *, is_private: bool = True
-) -> None:
-    """Write rows `(n_geounits, n_cells)` of a shard in one step, stamped if not private."""
+def write_estimates(path: Path, geocode: np.ndarray, histograms: sparse.csr_array) -> None:
+    """Write rows `(n_geounits, n_cells)` of a shard in one step."""
     histograms = histograms.tocsr()
     histograms.sum_duplicates()
     histograms.eliminate_zeros()
@@ -30,8 +28,6 @@ def write_estimates(
             "count": pa.array(histograms.data, pa.int64()),
         }
     )
-    schema = marked_not_private(table.schema, stamp(is_private=is_private))
-    table = table.replace_schema_metadata(schema.metadata)
     write_parquet(path, table, compression="zstd")
 
 

@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ...geography.texts import TextIndex
-from ..runs.stamps import INTEGER_LIST, stamp, stamp_at, write_parquet_once
+from ..runs.stamps import INTEGER_LIST, write_parquet_once
 
 SIGNS = ("=", "<=", ">=")
 
@@ -83,16 +83,13 @@ class Constraint:
     holds: np.ndarray | None = None
 
 
-def write_measurements(
-    path: Path, groups: Iterable[Sequence[NoisyAnswers]], *, is_private: bool = True
-) -> Path:
+def write_measurements(path: Path, groups: Iterable[Sequence[NoisyAnswers]]) -> Path:
     """Write noisy measurements at `path`, one row group for each item of `groups`.
 
-    An existing file is kept, and `groups` is not consumed. Files of a run that is not private carry
-    the stamp in their metadata. Fresh draws go through `ledger.charging.FileDraw.publish` instead.
+    An existing file is kept, and `groups` is not consumed. Fresh draws go through
+    `ledger.charging.FileDraw.publish` instead.
     """
-    metadata = stamp(is_private=is_private)
-    return write_parquet_once(path, DPQUERIES_SCHEMA, measured_batches(groups), metadata)
+    return write_parquet_once(path, DPQUERIES_SCHEMA, measured_batches(groups))
 
 
 def measured_batches(groups: Iterable[Sequence[NoisyAnswers]]) -> Iterator[pa.RecordBatch]:
@@ -121,7 +118,7 @@ def write_constraints(path: Path, constraints: Iterable[Constraint]) -> Path:
             sign = np.full(len(constraint.geocode), constraint.sign, dtype=object)
             yield _record_batch([constraint], _CONSTRAINTS_SCHEMA, sign=_strings(sign))
 
-    return write_parquet_once(path, _CONSTRAINTS_SCHEMA, batches(), stamp_at(path))
+    return write_parquet_once(path, _CONSTRAINTS_SCHEMA, batches())
 
 
 def read_measurements(

@@ -307,7 +307,7 @@ def shaped(
     ]
     layout = TableLayout(files[0].table, tuple(fields), length, column_names="expected")
     found = tuple(replace(file, layout=layout) for file in files)
-    evidence.files.add_formats(found)
+    evidence.files.add(found)
     return found
 
 

@@ -317,7 +317,7 @@ class CefTables(CensusTables):
         self, before: ReferredTables, counted: Mapping[str, RecordCounter], evidence: ValueTally
     ) -> Sequence[Rule]:
         """The rules on the three tables, as far as there is evidence for them."""
-        evidence.files.add_formats(file for files in self.files.values() for file in files)
+        evidence.files.add(file for files in self.files.values() for file in files)
         units, n_persons = units_of(before), counted["persons"].references
         is_empty = unit_codes(units, slice(None)).is_facility & (n_persons == 0)
         evidence.add_masks("cross_table", "facility_without_person", is_empty, units.n_rows)

@@ -208,7 +208,7 @@ class CensusTables:
         except UnreadableInput as error:
             earlier = takewhile(error.table.__ne__, self.tables)
             outcomes = (*(readable(name, True) for name in earlier), readable(error.table, False))
-            return InputCheck(outcomes, (error.finding,), None, evidence.files.formats)
+            return InputCheck(outcomes, (error.finding,), None, evidence.files.names)
         rules = self.rules(before, counted, evidence)
         check = evidence.checked(
             rules,

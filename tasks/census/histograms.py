@@ -17,7 +17,7 @@ from scipy import sparse
 from ...geography.texts import TextIndex
 from ..ledger.recognition import DIGITS_BELOW_COUNTY
 from ..runs.files import replacing
-from ..runs.stamps import marked_not_private, stamp_at
+from ..runs.stamps import stamped
 from ..tables.columns import GrowingArray, sorted_with_rows
 
 ROWS_PER_GROUP = 1 << 16
@@ -144,7 +144,7 @@ def write_histogram(
     Rows follow `block_geocode`, in row groups that a reader of a few blocks can skip.
     """
     geocode, indptr = pa.array(block_geocode, pa.string()), histogram.indptr
-    schema = marked_not_private(_SCHEMA, stamp_at(path))
+    schema = stamped(_SCHEMA, path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as part, pq.ParquetWriter(part, schema, compression="zstd") as writer:
         for start in range(0, histogram.nnz, ROWS_PER_GROUP):

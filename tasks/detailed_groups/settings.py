@@ -11,6 +11,7 @@ from pydantic import Field, NonNegativeInt
 
 from ..noise.quantiles import COVERAGE
 from ..runs.settings import (
+    Conditions,
     ExactFraction,
     FilePath,
     InputSettings,
@@ -18,8 +19,6 @@ from ..runs.settings import (
     ProductSettings,
     Refuse,
     Section,
-    refuse_idle,
-    table_of,
 )
 from .workload.budgets import budgets_for_margins
 from .workload.parameters import (
@@ -313,12 +312,9 @@ class DetailedGroupsSettings(ProductSettings):
         if self.mechanism.units_are_invariant and given != CENSUS_TABLES:
             refuse("mechanism.units_are_invariant needs the census tables, which have units")
 
-    def refuse_ineffective(self, own: Mapping[str, Any], refuse: Refuse) -> None:
-        """Refuse settings of coterminous regions that are not requested.
-
-        For settings that also depend on `config.json` see `release.budget`.
-        """
-        super().refuse_ineffective(own, refuse)
+    @property
+    def conditions(self) -> Conditions:
+        """As for every product, and settings of coterminous regions."""
         together = (self.mechanism.coterminous, "mechanism.coterminous = true")
-        uses = {"summary_levels": together, "units_are_invariant": together}
-        refuse_idle(self.mechanism, table_of(own, "mechanism"), "mechanism", uses, refuse)
+        names = ("mechanism.summary_levels", "mechanism.units_are_invariant")
+        return {**super().conditions, **dict.fromkeys(names, together)}

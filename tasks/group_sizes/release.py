@@ -55,8 +55,7 @@ def write_run_tables(run: RunDirectory, settings: GroupSizesSettings) -> None:
     """Write both tables of a run's estimates to the folder of the unchecked release."""
     plan, hierarchy = read_plan(run), read_regions(run)
     levels = estimated_counts(run, plan, hierarchy)
-    smallest, is_private = plan.smallest_size, settings.is_private
-    write_tables(run.unchecked_release, hierarchy, levels, smallest, is_private=is_private)
+    write_tables(run.unchecked_release, hierarchy, levels, plan.smallest_size)
 
 
 def write_tables(
@@ -64,8 +63,6 @@ def write_tables(
     hierarchy: RegionHierarchy,
     levels: Sequence[np.ndarray],
     smallest_size: int,
-    *,
-    is_private: bool = True,
 ) -> None:
     """Write both tables of the counts (n, n_sizes) of every level, the sizes last."""
     totals = (
@@ -90,8 +87,8 @@ def write_tables(
         for character in _NEEDS_QUOTES
     )
     form = RowsForm(is_quoted=is_quoted)
-    write_rows(folder / GROUP_TOTALS, TOTALS_SCHEMA, totals, is_private, form)
-    write_rows(folder / GROUP_SIZES, SIZES_SCHEMA, sizes, is_private, form)
+    write_rows(folder / GROUP_TOTALS, TOTALS_SCHEMA, totals, form)
+    write_rows(folder / GROUP_SIZES, SIZES_SCHEMA, sizes, form)
 
 
 def _sizes(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from ..runs.names import FileName
 from ..runs.settings import (
+    Conditions,
     ExactFraction,
     FilePath,
     InputSettings,
@@ -19,9 +19,7 @@ from ..runs.settings import (
     ProductSettings,
     Refuse,
     Section,
-    refuse_idle,
     refuse_shares,
-    table_of,
 )
 from .plan import GROUP_SIZES, KEEP_ROWS, PROVEN, PUBLISHED, VECTOR_OF
 
@@ -210,24 +208,22 @@ class GroupSizesSettings(ProductSettings):
         if not isinstance(self.invariants.groups, bool) and self.invariants.groups < 0:
             refuse("invariants.groups is negative; give the number of groups")
 
-    def refuse_ineffective(self, own: Mapping[str, Any], refuse: Refuse) -> None:
-        """Refuse settings that change no noise under the published calibration, or for sizes."""
-        super().refuse_ineffective(own, refuse)
-        mechanism = self.mechanism
-        is_proven = mechanism.calibration == PROVEN
-        scaled = {"neighbors": (is_proven, "the proven calibration")}
-        refuse_idle(self.privacy, table_of(own, "privacy"), "privacy", scaled, refuse)
+    @property
+    def conditions(self) -> Conditions:
+        """As for every product, and settings that scale noise or choose a mechanism."""
+        own, is_proven = self.mechanism, self.mechanism.calibration == PROVEN
         # The quantity limits records, and without a name it chooses the mechanism.
-        counts_sizes = mechanism.name is not None and VECTOR_OF[mechanism.name] == GROUP_SIZES
-        uses = {
-            "largest_quantity": (
+        counts_sizes = own.name is not None and VECTOR_OF[own.name] == GROUP_SIZES
+        return {
+            **super().conditions,
+            "privacy.neighbors": (is_proven, "the proven calibration"),
+            "mechanism.largest_quantity": (
                 self.input.kind == "records"
-                or mechanism.name is None
+                or own.name is None
                 or (is_proven and not counts_sizes),
                 "a table of records, or cumulative sizes whose noise it scales",
             ),
         }
-        refuse_idle(mechanism, table_of(own, "mechanism"), "mechanism", uses, refuse)
 
 
 def _refuse_privacy(privacy: GroupPrivacy, refuse: Refuse) -> None:

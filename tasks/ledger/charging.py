@@ -26,7 +26,7 @@ from ..runs.directory import RunDirectory, identity_of
 from ..runs.errors import BudgetRefused
 from ..runs.files import Recording, name_recorded, sha256_of_file
 from ..runs.settings import ProductSettings
-from ..runs.stamps import stamp, write_parquet_once
+from ..runs.stamps import write_parquet_once
 from .caps import caps_of
 from .charges import changed_people_message, charge, is_charged
 from .claims import (
@@ -53,7 +53,6 @@ class FileDraw:
 
     path: Path
     noise: NoiseDraws
-    is_private: bool
     recording: Recording | None = None
 
     def publish(
@@ -69,7 +68,6 @@ class FileDraw:
             self.path,
             schema,
             batches,
-            stamp(is_private=self.is_private),
             recording=self.recording,
             row_group_size=row_group_size,
         )
@@ -255,7 +253,7 @@ def single_draw(
     """
     if not settings.is_private:
         uncharged = UnchargedNoise(random_choice_source(settings, *seeds))
-        yield FileDraw(path, uncharged, is_private=False)
+        yield FileDraw(path, uncharged)
         return
     run_id, name = run.read_manifest()["run_id"], path.relative_to(run.root).as_posix()
     ledger = ledger_at(Path(settings.privacy.ledger))
@@ -282,7 +280,7 @@ def single_draw(
     def record(file: Path) -> None:
         record_publication(ledger, claimed, sha256_of_file(file), noise.n_drawn)
 
-    yield FileDraw(path, noise, is_private=True, recording=Recording(run.unrecorded(path), record))
+    yield FileDraw(path, noise, Recording(run.unrecorded(path), record))
 
 
 def random_choice_source(settings: ProductSettings, *key: str) -> RandomSource:

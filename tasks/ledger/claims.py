@@ -6,10 +6,10 @@ A file of noisy measurements goes through these states, each a committed transac
     claimed   -> published   by `record_publication`, with its digest, before it gets its name
     published                for good
 
-Until a file is recorded, its noise is in memory, in a file without a name, or in one that is closed
-to other accounts (`runs.files`): unseen. If its worker dies before that, the file may be claimed
-again and is drawn anew under the same charge. Each claim has a token, and only the last claimant
-can record: a worker taken for dead, or a second worker, is refused, and its draw is dropped.
+Until a file is recorded, its noise is in memory, or in a file that is closed to other accounts
+(`runs.files`): unseen. If its worker dies before that, the file may be claimed again and is drawn
+anew under the same charge. Each claim has a token, and only the last claimant can record: a worker
+taken for dead, or a second worker, is refused, and its draw is dropped.
 
 Once a file is recorded its noise may have been seen, and nothing else is ever drawn in its place.
 If a worker dies after recording and before renaming, the next worker renames the file, which is

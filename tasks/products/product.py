@@ -7,7 +7,7 @@ so that commands that run nothing start fast.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ...validation.outcome import Failures, Outcome
-    from ..pages.document import Block, Document, Section, Table
+    from ..pages.document import Block, Document, Section
     from ..runs.directory import RunDirectory
     from ..tables.findings import InputCheck
     from .certificate import Facts
@@ -77,8 +77,6 @@ class Words:
         of the plan.
     restore : rebuilds missing files that a report needs.
     summary : the end of the command; by default the rows of every released table.
-    shown : tables of the UI after some stages, after no stages when the run begins, and after `END`
-        at its end; by default the noise of every measure.
     """
 
     budget: Callable[[Any, Plan], Iterable[Block | Section]] = lambda settings, plan: ()
@@ -88,9 +86,6 @@ class Words:
     restore: Callable[[RunDirectory, Any], object] = lambda run, settings: None
     summary: Callable[[RunDirectory, Any], Iterable[Block]] = lambda run, settings: (
         count_released_rows(run)
-    )
-    shown: Callable[[RunDirectory, Any, Collection[str]], Iterable[UiTable]] = (
-        lambda run, settings, stages: plan_tables(run, stages)
     )
 
 
@@ -132,15 +127,6 @@ class Accuracy:
     def is_possible(self, run: RunDirectory) -> bool:
         """Whether the truth still exists, for comparisons."""
         return all(path.exists() for path in self.truth(run))
-
-
-@dataclass(frozen=True)
-class UiTable:
-    """A table that the page of a run shows in the Prefect UI."""
-
-    key: str
-    description: str
-    content: Table
 
 
 @dataclass(frozen=True, eq=False)
@@ -379,19 +365,6 @@ def _parts(settings: ProductSettings) -> dict[str, tuple[Product, ProductSetting
     return {name: (product(own.PRODUCT), own) for name, own in settings.parts.items()}
 
 
-def plan_tables(run: RunDirectory, stages: Collection[str]) -> Iterator[UiTable]:
-    """The noise of every measure, once the plan is written."""
-    from ..runs.directory import LEDGER
-    from .budget import noise_table
-    from .plan import plan_file, read_plan
-
-    if LEDGER in stages and plan_file(run).exists():
-        for own in read_plan(run).universes:
-            if own.measured:
-                key = f"noise-{own.universe.replace('_', '-').replace(' ', '-')}"
-                yield UiTable(key, f"Noise of {own.universe}", noise_table(own))
-
-
 def count_released_rows(run: RunDirectory) -> Iterator[str]:
     """A sentence: the number of rows of every released table; none without tables."""
     import pyarrow.parquet as pq  # Slow to load.
@@ -400,10 +373,6 @@ def count_released_rows(run: RunDirectory) -> Iterator[str]:
     rows = (f"{pq.read_metadata(file).num_rows:,} rows of {file.stem}" for file in files)
     if files:
         yield f"released: {', '.join(rows)}"
-
-
-END: Collection[str] = ("end",)
-"""Argument of `Product.shown` after all stages have ended."""
 
 
 def format_notes(sentences: Iterable[str]) -> Iterator[str]:

@@ -1,20 +1,18 @@
 """Writing files so that a reader never sees half of one, replaced or written once; TOML and JSON.
 
-*Written once*, a file appears whole, and never replaces another. It is written without a name,
-flushed to disk, and given its final name by a hard link, which fails if the name is taken. If two
-workers write the same file, one names its own and both return the existing file. Until then it is
-open to its process alone, and disappears with it. Where the file system has no files without names,
-it is written under a name that readers ignore, and the next worker on that file removes leftovers
-of killed workers: a writer keeps a lock on its file for as long as it runs.
+*Written once*, a file appears whole, and never replaces another. It is written under a name that
+readers ignore, flushed to disk, and given its final name by a hard link, which fails if the name is
+taken. If two workers write the same file, one names its own and both return the existing file. A
+writer keeps a lock on its file for as long as it runs, and the next worker on that file removes
+leftovers of killed workers.
 
-A file that has to be recorded elsewhere before it may be seen (`Recording`) is kept, once it is
-whole, in a folder that is closed to others, with mode 0600. It gets its public name and mode when
-it is recorded; if its worker dies in between, from the next worker (`name_recorded`).
+A file that has to be recorded elsewhere before it may be seen (`Recording`) is written in a folder
+that is closed to others, with mode 0600. It gets its public name and mode when it is recorded; if
+its worker dies in between, from the next worker (`name_recorded`).
 """
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import glob
 import hashlib
@@ -188,18 +186,13 @@ def read_declared(path: Path) -> dict[str, Any]:
 
 UNFINISHED_SUFFIX = ".unpublished"
 
-_OPEN_FILES = "/proc/self/fd"
-_NEW = os.O_CREAT | os.O_EXCL | os.O_RDWR
-_NO_UNNAMED_FILES = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
-"""Errors of systems that cannot open a file without a name."""
-
 
 @dataclass(frozen=True)
 class Recording:
     """Recording of a file before others can read it.
 
     `record` is called with the file when it is whole and on disk. `folder`, which is closed to
-    others, holds it from shortly before until it has its name; no two files share one.
+    others, holds it until it has its name; no two files share one.
     """
 
     folder: Path
@@ -222,20 +215,24 @@ def write_once(
     discard_unfinished(path, recording)
     if path.exists():
         return path
-    with _closing(_begun(path, recording)) as unfinished:
-        write(unfinished.file)
-        unfinished.file.flush()
-        os.fsync(unfinished.file.fileno())
-        if recording is not None:
-            recording.record(unfinished.keep_in(recording.folder, path))
-            _open_to_readers(unfinished.file, path)
+    folder, mode = path.parent, 0o666
+    if recording is not None:
+        folder, mode = recording.folder, 0o600
+        _make_closed(folder)
+    is_kept = False
+    with _unfinished(path, folder, mode) as (hidden, file):
         try:
-            unfinished.publish(path)
-        except FileExistsError:
-            return path
+            write(file)
+            _flush(file)
+            if recording is not None:
+                sync(folder)
+                is_kept = True
+                recording.record(hidden)
+                _open_to_readers(file, path)
+            _publish(file, hidden, path)
         finally:
-            unfinished.is_kept = unfinished.is_kept and not path.exists()
-    sync(path.parent)
+            if path.exists() or not is_kept:
+                hidden.unlink(missing_ok=True)
     return path
 
 
@@ -251,9 +248,7 @@ def name_recorded(path: Path, digest: str, folder: Path) -> bool:
             fcntl.flock(file, fcntl.LOCK_EX)
             if not path.exists() and sha256_of_file(leftover) == digest:
                 _open_to_readers(file, path)
-                with suppress(FileExistsError):
-                    _Unfinished(file, leftover, os.path.abspath(leftover)).publish(path)
-                sync(path.parent)
+                _publish(file, leftover, path)
     if path.exists():
         _discard(leftovers)
         return True
@@ -276,10 +271,6 @@ def _leftovers(path: Path, folder: Path) -> list[Path]:
     return list(folder.glob(f".{glob.escape(path.name)}.*{UNFINISHED_SUFFIX}"))
 
 
-def _unfinished_name(path: Path, folder: Path) -> Path:
-    return folder / f".{path.name}.{secrets.token_hex(8)}{UNFINISHED_SUFFIX}"
-
-
 def _discard(leftovers: Iterable[Path]) -> None:
     for leftover in leftovers:
         try:
@@ -295,97 +286,44 @@ def _open_to_readers(file: BinaryIO, path: Path) -> None:
     os.fchmod(file.fileno(), path.parent.stat().st_mode & 0o666)
 
 
-@dataclass
-class _Unfinished:
-    """A locked file that is written; `hidden` is the name that it has until it is published, if it
-    has one, and `source` a path that leads to it.
-
-    `is_kept` leaves it under that name for the next worker.
-    """
-
-    file: BinaryIO
-    hidden: Path | None
-    source: str
-    is_kept: bool = False
-
-    def keep_in(self, folder: Path, path: Path) -> Path:
-        """Name the file, which may be known from here on, in a folder that is closed to others."""
-        if self.hidden is None:
-            _make_closed(folder)
-            hidden = _unfinished_name(path, folder)
-            try:
-                self._link(hidden)
-            except OSError:
-                # The folder is on another file system, or the system links no open files.
-                with open(os.open(hidden, _NEW, 0o600), "wb") as copy:
-                    self._copy(copy)
-            self.hidden = hidden
-        sync(folder)
-        self.is_kept = True
-        return self.hidden
-
-    def publish(self, path: Path) -> None:
-        """Give the file its final name; raises FileExistsError if that is taken."""
+def _publish(file: BinaryIO, hidden: Path, path: Path) -> None:
+    """Give a file its final name, unless that is taken."""
+    with suppress(FileExistsError):
         try:
-            self._link(path)
+            os.link(hidden, path)
         except FileExistsError:
             raise
         except OSError:
-            with _closing(_named(path, path.parent, 0o666)) as copy:
-                self._copy(copy.file)
-                copy._link(path)
+            # The folders are on different file systems.
+            with _unfinished(path, path.parent, 0o666) as (beside, copy):
+                file.seek(0)
+                shutil.copyfileobj(file, copy, 1 << 24)
+                _flush(copy)
+                try:
+                    os.link(beside, path)
+                finally:
+                    beside.unlink(missing_ok=True)
+        sync(path.parent)
 
-    def _link(self, path: Path) -> None:
-        # The folder, which an absolute source ignores, makes Python follow links.
-        os.link(self.source, path, src_dir_fd=self.file.fileno(), follow_symlinks=True)
 
-    def _copy(self, target: BinaryIO) -> None:
-        self.file.seek(0)
-        shutil.copyfileobj(self.file, target, 1 << 24)
-        target.flush()
-        os.fsync(target.fileno())
+def _flush(file: BinaryIO) -> None:
+    """Flush an open file to disk."""
+    file.flush()
+    os.fsync(file.fileno())
 
 
 @contextmanager
-def _closing(unfinished: _Unfinished) -> Iterator[_Unfinished]:
-    """Close a file at the end, and remove it unless it is kept."""
-    with unfinished.file:
-        try:
-            yield unfinished
-        finally:
-            if unfinished.hidden is not None and not unfinished.is_kept:
-                unfinished.hidden.unlink(missing_ok=True)
-
-
-def _begun(path: Path, recording: Recording | None) -> _Unfinished:
-    """A new locked file, without a name if possible, and with the group of its final folder."""
-    mode = 0o666 if recording is None else 0o600
-    if os.path.isdir(_OPEN_FILES):
-        try:
-            descriptor = os.open(path.parent, os.O_TMPFILE | os.O_RDWR, mode)
-        except OSError as error:
-            if error.errno not in _NO_UNNAMED_FILES:
-                raise
-        else:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            # It has a name among the open files of this process.
-            source = f"{_OPEN_FILES}/{descriptor}"
-            return _Unfinished(os.fdopen(descriptor, "w+b"), None, source)
-    if recording is None:
-        return _named(path, path.parent, mode)
-    _make_closed(recording.folder)
-    return _named(path, recording.folder, mode)
-
-
-def _named(path: Path, folder: Path, mode: int) -> _Unfinished:
+def _unfinished(path: Path, folder: Path, mode: int) -> Iterator[tuple[Path, BinaryIO]]:
     """A new locked file under a name that no reader looks for."""
     while True:
-        hidden = _unfinished_name(path, folder)
-        descriptor = os.open(hidden, _NEW, mode)
+        hidden = folder / f".{path.name}.{secrets.token_hex(8)}{UNFINISHED_SUFFIX}"
+        descriptor = os.open(hidden, os.O_CREAT | os.O_EXCL | os.O_RDWR, mode)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         if os.fstat(descriptor).st_nlink:
-            return _Unfinished(os.fdopen(descriptor, "w+b"), hidden, os.path.abspath(hidden))
+            break
         os.close(descriptor)
+    with os.fdopen(descriptor, "w+b") as file:
+        yield hidden, file
 
 
 def _make_closed(folder: Path) -> None:

@@ -383,36 +383,34 @@ class ProductSettings(Section):
     def refuse_invalid(self, refuse: Refuse) -> None:
         """Check conditions between fields; call `refuse` with a sentence on the first failure."""
 
+    @property
+    def conditions(self) -> Conditions:
+        """The settings that have an effect under some others alone."""
+        return {
+            "run.dask_address": (self.run.runner == "dask", 'run.runner = "dask"'),
+            "privacy.large_delta": (
+                self.input.confidential and self.is_private,
+                "confidential input",
+            ),
+        }
+
     def refuse_ineffective(self, own: Mapping[str, Any], refuse: Refuse) -> None:
-        """Refuse settings without effect in combination with the others.
+        """Refuse settings that a file gives, other than their defaults, without their condition.
 
         `own` is the settings file's own table, without its preset. Called for settings files
         alone: a run that an earlier version began keeps its settings.
         """
-        uses = {"dask_address": (self.run.runner == "dask", 'run.runner = "dask"')}
-        refuse_idle(self.run, table_of(own, "run"), "run", uses, refuse)
-        accepts_delta = {
-            "large_delta": (self.input.confidential and self.is_private, "confidential input")
-        }
-        refuse_idle(self.privacy, table_of(own, "privacy"), "privacy", accepts_delta, refuse)
+        for key, (holds, condition) in self.conditions.items():
+            name, _, field = key.partition(".")
+            section = getattr(self, name)
+            default = type(section).model_fields[field].get_default()
+            if field in table_of(own, name) and not holds and getattr(section, field) != default:
+                refuse(f"{key} does nothing without {condition}; remove it")
 
 
-Uses = Mapping[str, tuple[bool, str]]
-"""For settings by key: whether they have an effect given the others, and the condition for it."""
-
-
-def refuse_idle(
-    section: Section, own: Mapping[str, Any], where: str, uses: Uses, refuse: Refuse
-) -> None:
-    """Refuse settings of a section that a file gives although they have no effect.
-
-    Values at their defaults pass: they describe the run correctly. `own` is the file's table, and
-    `where` its dotted key.
-    """
-    for name, (is_used, need) in uses.items():
-        is_default = getattr(section, name) == type(section).model_fields[name].get_default()
-        if name in own and not is_used and not is_default:
-            refuse(f"{where}.{name} does nothing without {need}; remove it")
+Conditions = Mapping[str, tuple[bool, str]]
+"""For settings by section and key: whether they have an effect given the others, and the condition
+for it."""
 
 
 def table_of(tree: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:

@@ -2,8 +2,8 @@
 
 A run that is not private says so in every file from its first byte on: files that are written
 once, such as measurements, are never written again, and an interrupted run must leave no file that
-looks private. Code that writes a file far from the settings looks up the run directory
-of the file, whose `NOT PRIVATE.txt` is written before all other files.
+looks private. The run directory of a file decides, whose `NOT PRIVATE.txt` is written before all
+other files.
 
 Tables that several tasks have written in parts are put together in one pair of files.
 """
@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from .directory import RunDirectory
 from .files import NOT_PRIVATE, STAMP_FILE, STAMP_KEY, Recording, replacing, write_once
 
 if TYPE_CHECKING:
@@ -42,32 +43,24 @@ Frames = TypeVar("Frames")
 """A data class whose fields are frames."""
 
 
-def stamp(*, is_private: bool) -> dict[str, str]:
-    """Metadata of the Parquet files of a run; empty if it is private."""
-    return {} if is_private else {STAMP_KEY: NOT_PRIVATE}
-
-
 def stamp_at(path: Path) -> dict[str, str]:
     """Metadata of the Parquet file at a path: a stamp if it is in the directory of a run that is
     not private."""
     for folder in path.absolute().parents:
         if (folder / _SETTINGS).exists():
-            return stamp(is_private=not (folder / STAMP_FILE).exists())
+            return {STAMP_KEY: NOT_PRIVATE} if (folder / STAMP_FILE).exists() else {}
     return {}
 
 
-def marked_not_private(schema: pa.Schema, metadata: dict[str, str]) -> pa.Schema:
-    """A schema with additional metadata.
-
-    >>> marked_not_private(pa.schema([]), stamp(is_private=False)).metadata
-    {b'spineflow': b'NOT PRIVATE'}
-    """
+def stamped(schema: pa.Schema, path: Path) -> pa.Schema:
+    """The schema of the Parquet file at a path, with the stamp if need be."""
+    metadata = stamp_at(path)
     return schema.with_metadata({**(schema.metadata or {}), **metadata}) if metadata else schema
 
 
 def write_parquet(path: Path, table: pa.Table, **options: Any) -> None:
     """Write a table in one step, with the stamp if need be; `options` as of `pq.write_table`."""
-    table = table.replace_schema_metadata(marked_not_private(table.schema, stamp_at(path)).metadata)
+    table = table.replace_schema_metadata(stamped(table.schema, path).metadata)
     with replacing(path) as part:
         pq.write_table(table, part, **options)
 
@@ -101,13 +94,12 @@ def write_parquet_once(
     path: Path,
     schema: pa.Schema,
     batches: Iterable[pa.RecordBatch],
-    metadata: dict[str, str],
     *,
     recording: Recording | None = None,
     row_group_size: int | None = None,
 ) -> Path:
     """Write batches as `write_once` does, one row group each, or more of at most `row_group_size`
-    rows; `metadata` is the stamp. The column `VALUES` holds noisy counts, small numbers of
+    rows. The column `VALUES` holds noisy counts, small numbers of
     which few repeat: packed in no more bits than they need, they take less room and time than in a
     dictionary.
 
@@ -121,7 +113,7 @@ def write_parquet_once(
     def write(file: BinaryIO) -> None:
         with pq.ParquetWriter(
             file,
-            marked_not_private(schema, metadata),
+            stamped(schema, path),
             compression="zstd",
             compression_level=1,
             use_dictionary=list(in_file.values()),
@@ -161,13 +153,12 @@ def write_rows(
     stem: Path,
     schema: pa.Schema,
     batches: Iterable[Columns],
-    is_private: bool,
     form: RowsForm = RowsForm(),
     **options: Any,
 ) -> WrittenFiles:
     """Write batches as Parquet and as text; see `rows_written`."""
     n_rows = 0
-    with rows_written(stem, schema, is_private, form, **options) as write:
+    with rows_written(stem, schema, form, **options) as write:
         for batch in batches:
             n_rows += write(batch)
     return WrittenFiles(stem.with_suffix(".parquet"), stem.with_suffix(".csv"), n_rows)
@@ -175,7 +166,7 @@ def write_rows(
 
 @contextmanager
 def rows_written(
-    stem: Path, schema: pa.Schema, is_private: bool, form: RowsForm, **options: Any
+    stem: Path, schema: pa.Schema, form: RowsForm, **options: Any
 ) -> Iterator[Callable[[Columns], int]]:
     """Yield a function that writes a batch of columns as Parquet and as text, and returns its rows.
 
@@ -185,8 +176,8 @@ def rows_written(
     with (
         replacing(stem.with_suffix(".csv")) as csv,
         replacing(stem.with_suffix(".parquet")) as parquet,
-        text_rows(csv, schema, is_private, form.delimiter, form.is_quoted) as lines,
-        parquet_rows(parquet, schema, is_private, form.keeps_types, **options) as writer,
+        text_rows(csv, schema, form) as lines,
+        parquet_rows(parquet, schema, form.keeps_types, **options) as writer,
     ):
 
         def write(batch: Columns) -> int:
@@ -224,42 +215,49 @@ class GroupedRows:
 
 @contextmanager
 def text_rows(
-    file: Path, schema: pa.Schema, is_private: bool, delimiter: str = ",", is_quoted: bool = True
+    file: Path, schema: pa.Schema, form: RowsForm = RowsForm(), beside: Path | None = None
 ) -> Iterator[pyarrow.csv.CSVWriter]:
-    """A writer of rows as text under a header, preceded by a stamp if they are not private;
-    texts are quoted where necessary, unless `is_quoted` is false."""
+    """A writer of rows as text under a header, preceded by a stamp in the directory of a run that
+    is not private, or for a file `beside` in one."""
     options = pyarrow.csv.WriteOptions(
-        include_header=False, delimiter=delimiter, quoting_style="needed" if is_quoted else "none"
+        include_header=False,
+        delimiter=form.delimiter,
+        quoting_style="needed" if form.is_quoted else "none",
     )
     with file.open("wb") as sink:
-        first = "" if is_private else f"# {NOT_PRIVATE}\n"
-        sink.write((first + delimiter.join(schema.names) + "\n").encode())
+        first = f"# {NOT_PRIVATE}\n" if stamp_at(beside or file) else ""
+        sink.write((first + form.delimiter.join(schema.names) + "\n").encode())
         with pyarrow.csv.CSVWriter(sink, schema, write_options=options) as lines:
             yield lines
 
 
 @contextmanager
 def table_rows(
-    path: Path, schema: pa.Schema, is_private: bool
+    path: Path, schema: pa.Schema, run: RunDirectory
 ) -> Iterator[pyarrow.csv.CSVWriter | pq.ParquetWriter]:
-    """A writer of rows as CSV or, by any other name, as Parquet, into a file that appears whole."""
+    """A writer of rows as CSV or, by any other name, as Parquet, into a file that appears whole,
+    with the stamp of a run that may be elsewhere."""
     with replacing(path) as file:
         if path.suffix == ".csv":
-            rows: Any = text_rows(file, schema, is_private)
+            rows: Any = text_rows(file, schema, beside=run.settings)
         else:
-            rows = parquet_rows(file, schema, is_private, keeps_types=False)
+            rows = parquet_rows(file, schema, False, run.settings)
         with rows as writer:
             yield writer
 
 
 @contextmanager
 def parquet_rows(
-    file: Path, schema: pa.Schema, is_private: bool, keeps_types: bool = True, **options: Any
+    file: Path,
+    schema: pa.Schema,
+    keeps_types: bool = True,
+    beside: Path | None = None,
+    **options: Any,
 ) -> Iterator[pq.ParquetWriter]:
-    """A writer of rows as Parquet, stamped if they are not private; `keeps_types` whether to store
+    """A writer of rows as Parquet, with the stamp as in `text_rows`; `keeps_types` whether to store
     the types of Arrow as well, and further `options` are Parquet's."""
-    metadata = stamp(is_private=is_private)
-    whole = marked_not_private(schema, metadata) if keeps_types else schema
+    metadata = stamp_at(beside or file)
+    whole = stamped(schema, beside or file) if keeps_types else schema
     options = {"compression": "zstd", "store_schema": keeps_types} | options
     with (
         pa.OSFile(str(file), "wb") as sink,

@@ -27,6 +27,7 @@ from pydantic import Field, model_validator
 from ..runs.errors import InputRefused
 from ..runs.names import FileName
 from ..runs.settings import (
+    Conditions,
     ExactFraction,
     Loss,
     ProductSettings,
@@ -34,7 +35,6 @@ from ..runs.settings import (
     Section,
     WithPreset,
     merged_tables,
-    refuse_idle,
     refuse_within,
     table_of,
 )
@@ -272,25 +272,28 @@ class TuneSettings(ProductSettings):
         for name, choice in choices.items():
             choice.refuse_invalid(refuse_within(f"variants.{name}", refuse))
 
+    @property
+    def conditions(self) -> Conditions:
+        """As for every product, and keys of the other kind of criterion, and of searched grids."""
+        is_error = (self.criterion.kind == "error", 'criterion.kind = "error"')
+        of_error = ("quantity", "answer", "level", "size_class", "statistic", "at_most")
+        is_searched = (self.search.method != "fixed", "a search for budgets")
+        return {
+            **super().conditions,
+            "criterion.share": (
+                self.criterion.kind == "redistricting",
+                'criterion.kind = "redistricting"',
+            ),
+            **{f"criterion.{name}": is_error for name in of_error},
+            **{f"search.{name}": is_searched for name in ("lowest", "highest", "step")},
+        }
+
     def refuse_ineffective(self, own: Mapping[str, Any], refuse: Refuse) -> None:
-        """Refuse keys of the other kind of criterion, a grid that no method searches, and changes
-        of a variant without effect.
-        """
+        """Refuse settings without effect, of a variant too."""
         super().refuse_ineffective(own, refuse)
         product = self.SEARCHED.settings.PRODUCT
         if "preset" in own:
             refuse(f"preset does nothing here; the table {product} names the preset")
-        is_error = (self.criterion.kind == "error", 'criterion.kind = "error"')
-        criterion = {
-            "share": (self.criterion.kind == "redistricting", 'criterion.kind = "redistricting"'),
-            **dict.fromkeys(
-                ("quantity", "answer", "level", "size_class", "statistic", "at_most"), is_error
-            ),
-        }
-        refuse_idle(self.criterion, table_of(own, "criterion"), "criterion", criterion, refuse)
-        is_searched = (self.search.method != "fixed", "a search for budgets")
-        grid = dict.fromkeys(("lowest", "highest", "step"), is_searched)
-        refuse_idle(self.search, table_of(own, "search"), "search", grid, refuse)
         for name, variant in self.variants.items():
             place = ("variants", name) if "variants" in own else (product,)
             change = table_of(own, *place)

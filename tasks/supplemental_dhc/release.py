@@ -34,11 +34,11 @@ def released_rows(run: RunDirectory) -> pa.Table:
     return pa.concat_tables(parts).cast(SCHEMA).combine_chunks()
 
 
-def write_tables(run: RunDirectory, is_private: bool) -> None:
+def write_tables(run: RunDirectory) -> None:
     """Write both files, the text last; text is comma-delimited, with a header."""
     rows = released_rows(run).replace_schema_metadata(None)
     stem = run.unchecked_release / SUPPLEMENTAL_DHC
-    write_rows(stem, rows.schema, rows.to_batches(), is_private)
+    write_rows(stem, rows.schema, rows.to_batches())
 
 
 KEYS = ("table", "level", "iteration")

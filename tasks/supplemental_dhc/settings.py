@@ -10,6 +10,7 @@ from pydantic import Field, PositiveInt
 
 from ..runs.names import FileName
 from ..runs.settings import (
+    Conditions,
     ExactFraction,
     FilePath,
     InputSettings,
@@ -18,7 +19,6 @@ from ..runs.settings import (
     Refuse,
     Section,
     checked_loss,
-    refuse_idle,
     refusing,
     table_of,
 )
@@ -169,18 +169,11 @@ class SupplementalDhcSettings(ProductSettings):
                     "it out of geography.levels"
                 )
 
-    def refuse_ineffective(self, own: Mapping[str, Any], refuse: Refuse) -> None:
-        """Refuse a confidence without margins, and truncation of counts that are not measured."""
-        super().refuse_ineffective(own, refuse)
-        mechanism = self.mechanism
-        uses = {"confidence": (bool(mechanism.margins), "mechanism.margins")}
-        refuse_idle(mechanism, table_of(own, "mechanism"), "mechanism", uses, refuse)
-        idle = [name for name in table_of(own, "mechanism", "truncation") if name not in self.taus]
-        if idle:
-            refuse(
-                f"mechanism.truncation.{idle[0]} does nothing without a budget of {idle[0]}; "
-                "remove it"
-            )
+    @property
+    def conditions(self) -> Conditions:
+        """As for every product, and the confidence of margins."""
+        of_margins = (bool(self.mechanism.margins), "mechanism.margins")
+        return {**super().conditions, "mechanism.confidence": of_margins}
 
 
 def _entries(nested: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Iterator[tuple[Key, Any]]:

@@ -39,4 +39,4 @@ def estimate(run: RunDirectory, settings: SupplementalDhcSettings, level: str) -
 def tabulate(run: RunDirectory, settings: SupplementalDhcSettings) -> Made:
     """Write the tables where the checks look for them."""
     # The text is named last.
-    return tabulated_once(run, f"{SUPPLEMENTAL_DHC}.csv", write_tables, run, settings.is_private)
+    return tabulated_once(run, f"{SUPPLEMENTAL_DHC}.csv", write_tables, run)

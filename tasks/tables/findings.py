@@ -89,12 +89,11 @@ def write_findings(path: Path, findings: Sequence[Finding]) -> None:
 
 @dataclass(frozen=True)
 class FileRead:
-    """A file that was read: its name, how it is written, in words ("" if unknown), its rows, and
-    the sum of their hashes, 0 if unknown. Rows and sum are confidential.
+    """A file that was read: its name, its rows, and the sum of their hashes, 0 if unknown. Rows and
+    sum are confidential.
     """
 
     name: str
-    written: str = ""
     n_rows: int | None = None
     hashes: int = 0
 
@@ -103,9 +102,9 @@ class FileRead:
 class InputCheck(Generic[Accepted]):
     """Outcome of checking an input; `result` is None if a rule failed.
 
-    `outcomes` are public, and so are the names of `files` and how they are written. The counts in
-    `findings` are confidential unless the input is not, and so are `notes`: sentences on records
-    that break no rule.
+    `outcomes` are public, and so are the names of `files`. The counts in `findings` are
+    confidential unless the input is not, and so are `notes`: sentences on records that break no
+    rule.
     """
 
     outcomes: tuple[Outcome, ...]
@@ -202,13 +201,11 @@ def _rules_page(check: InputCheck[object], with_counts: bool, stamp: str | None)
 
 
 def _files_table(files: Sequence[FileRead], with_counts: bool) -> Table:
-    """The files by name, how they are written, and their rows with counts."""
-    rows = tuple((file.name, file.written or NONE) for file in files)
+    """The names of files, and their rows with counts."""
     if not with_counts:
-        return Table(("file", "written as"), rows)
-    counts = [NONE if file.n_rows is None else file.n_rows for file in files]
-    counted = tuple((*row, count) for row, count in zip(rows, counts, strict=True))
-    return Table(("file", "written as", "rows"), counted)
+        return Table(("file",), tuple((file.name,) for file in files))
+    rows = tuple((file.name, NONE if file.n_rows is None else file.n_rows) for file in files)
+    return Table(("file", "rows"), rows)
 
 
 def _rule_in_words(rule: Outcome) -> str:

@@ -497,31 +497,3 @@ def _slice(lines: np.ndarray, layout: TableLayout, name: str) -> pa.Array:
         return values.cast(pa.string())
     coded = values.dictionary_encode()
     return pa.DictionaryArray.from_arrays(coded.indices, coded.dictionary.cast(pa.string()))
-
-
-def format_of(file: InputFile) -> str:
-    """Format of a file in words, such as "text separated by semicolons, decimal commas,
-    CP1252"; "" for an unreadable file, which is refused when it is read.
-    """
-    if is_database(file.path):
-        return f"{file.path.partition('://')[0]} table"
-    try:
-        with open_binary(file) as stream:
-            start = stream.read(len(PARQUET_MAGIC))
-            stream.seek(0)
-            magic = gunzip(file, stream, len(PARQUET_MAGIC)) or start
-            if magic == PARQUET_MAGIC:
-                return "Parquet"
-            text = open_text(file, stream)
-            encoding = text.raw.encoding.upper()
-            if file.format is not None and file.format.places:
-                length = file.format.line_length
-                return f"text of {length} characters a line, {encoding}"
-            delimiter, _ = _header(file, text, file.columns)
-            decimal = file.format.decimal_beside(delimiter) if file.format else "."
-            mark = ", decimal commas" if decimal == "," else ""
-            return (
-                f"text separated by {SEPARATORS.get(delimiter, repr(delimiter))}{mark}, {encoding}"
-            )
-    except UnreadableInput:
-        return ""

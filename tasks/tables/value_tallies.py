@@ -22,7 +22,7 @@ from ...validation.outcome import Outcome
 from ...validation.rules import Rule, Value, count_violations
 from .columns import CodedColumn, key_hashes
 from .findings import FileRead, Finding, InputCheck
-from .readers import Batch, format_of
+from .readers import Batch
 from .sources import InputFile
 
 _FACTOR, _SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
@@ -34,22 +34,21 @@ class FilesRead:
 
     files: dict[str, FileRead] = field(default_factory=dict)
 
-    def add_formats(self, files: Iterable[InputFile]) -> None:
-        """Add how files are written, where it is not known yet."""
+    def add(self, files: Iterable[InputFile]) -> None:
+        """Add files, whose rows may not be known."""
         for file in files:
-            if file.path not in self.files or not self.files[file.path].written:
-                self._add(file.path, FileRead(file.name, format_of(file)))
+            self._add(file.path, FileRead(file.name))
 
     def add_rows(self, files: Sequence[InputFile], n_rows: np.ndarray) -> None:
         """Add the rows of files."""
         for file, n in zip(files, n_rows, strict=True):
-            self._add(file.path, FileRead(file.name, "", int(n)))
+            self._add(file.path, FileRead(file.name, int(n)))
 
     def add_records(self, sums: RecordSums) -> None:
         """Add the records of files; a table that is read more than once has copies only among files
         that are alike each time."""
         for file, n, total in zip(sums.files, sums.n_rows, sums.hashes, strict=True):
-            self._add(file.path, FileRead(file.name, "", int(n), int(total)))
+            self._add(file.path, FileRead(file.name, int(n), int(total)))
 
     def add_shares(self, shares: Sequence[FilesRead]) -> None:
         """Add files of which each of some readers has read a share of the rows."""
@@ -58,7 +57,7 @@ class FilesRead:
             rows = [one.n_rows for one in own if one.n_rows is not None]
             hashes = sum(one.hashes for one in own) % (1 << 64)
             n_rows = sum(rows) if rows else None
-            self._add(path, FileRead(own[0].name, own[0].written, n_rows, hashes))
+            self._add(path, FileRead(own[0].name, n_rows, hashes))
 
     @property
     def listed(self) -> tuple[FileRead, ...]:
@@ -66,9 +65,9 @@ class FilesRead:
         return tuple(self.files.values())
 
     @property
-    def formats(self) -> tuple[FileRead, ...]:
-        """The files whose form is known, without their rows."""
-        return tuple(FileRead(own.name, own.written) for own in self.listed if own.written)
+    def names(self) -> tuple[FileRead, ...]:
+        """The files without their rows."""
+        return tuple(FileRead(own.name) for own in self.listed)
 
     def copies(self, files: Sequence[InputFile]) -> Iterator[Finding]:
         """Findings on files of a table with exactly the records of an earlier one, in
@@ -91,7 +90,6 @@ class FilesRead:
         known = self.files.get(path, FileRead(own.name))
         self.files[path] = FileRead(
             known.name,
-            known.written or own.written,
             own.n_rows if known.n_rows is None else known.n_rows,
             (known.hashes + own.hashes) % (1 << 64),
         )

@@ -1,6 +1,7 @@
 """Checks before a topdown or estimate run: whether settings, input and machine fit.
 
-Redundant spending on a spine: measurements of only children, who take their parents' counts.
+Attributes that no query asks for, and redundant spending on a spine: measurements of only
+children, who take their parents' counts.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 
 from ...geography.levels import Spine
 from ..census.census_input import CensusInput
+from ..census.queries import marginal_query
 from ..pages.document import Block
 from ..products.plan import Plan
 from ..products.product import Caution, format_notes
@@ -34,7 +36,32 @@ from .published.read import check_measurements, refuse_missing_folder
 from .release.margins import has_margins
 from .settings import TopdownSettings
 from .spine.files import spine_of
-from .workload.idle import unmeasured_attributes
+
+
+def unmeasured_attributes(settings: TopdownSettings, universe: str) -> tuple[str, ...]:
+    """A sentence that names the attributes of a universe whose levels no measured query
+    distinguishes.
+
+    Their released values follow from constraints, and from the choice among many optima, alone. A
+    universe that is constrained by an earlier release may have them from there, and is skipped.
+    """
+    if settings.privacy.infinite or settings.compiled_census.universes[universe].held:
+        return ()
+    schema, budget = settings.schema_of(universe), settings.budget_of(universe)
+    queries = [marginal_query(schema, name) for name in budget.queries]
+    unmeasured = [
+        attribute
+        for axis, attribute in enumerate(schema.attributes)
+        if len(schema.labels(attribute)) > 1 and all(query.shape[axis] == 1 for query in queries)
+    ]
+    if not unmeasured:
+        return ()
+    named = ", ".join(unmeasured)
+    return (
+        f"{universe}: no query of budget.{universe}.queries distinguishes levels of {named}, so "
+        "that no measurement determines its release: ask for it, or leave it out of the "
+        "universe's attributes",
+    )
 
 
 def redundant_spending(settings: TopdownSettings, universe: str, spine: Spine) -> tuple[str, ...]:

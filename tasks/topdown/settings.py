@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from graphlib import TopologicalSorter
 from typing import Any, Self
 
+from ...geography.levels import GROUPED_KINDS
 from ...geography.rules import GEOLEVELS
 from ..census.census import Universe
 from ..census.exact_answers import refuse_protected_answers, refuse_unknown_facts
@@ -14,10 +15,9 @@ from ..census.queries import marginal_query, queries_are_nested
 from ..census.schema import Schema
 from ..noise.distributions import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from ..runs.names import did_you_mean, match_spelling
-from ..runs.settings import Refuse, refuse_shares, refusing, table_of
+from ..runs.settings import Conditions, Refuse, refuse_shares, refusing, table_of
 from ..runs.stores import is_url
 from .workload.exact_loss import exact_rho, rho_under_guarantee
-from .workload.idle import refuse_idle_settings
 from .workload.sections import (
     MEASURED_TABLES,
     STATE_TOTALS_TABLE,
@@ -25,6 +25,7 @@ from .workload.sections import (
     TopdownSections,
     refuse_tables,
 )
+from .workload.settings_trees import OTHER
 
 
 class TopdownSettings(TopdownSections):
@@ -103,17 +104,49 @@ class TopdownSettings(TopdownSections):
             refuse("input.geometry must be a path")
         refuse_other_estimators(self, refuse)
 
+    @property
+    def conditions(self) -> Conditions:
+        """As for every product, and settings of some spines, budgets and released tables."""
+        budgets = [self.budget[universe] for universe in self.run.universes]
+        geolevels = {name for budget in budgets for name in budget.geolevels}
+        is_pure = any(budget.mechanism == DISCRETE_LAPLACE for budget in budgets)
+        is_grouped = (
+            self.geography.spine in GROUPED_KINDS,
+            'geography.spine = "optimized" or "dhc"',
+        )
+        tables = (self.release.tables, "release.tables = true")
+        return {
+            **super().conditions,
+            "geography.fanout_cutoff": is_grouped,
+            "geography.block_groups": is_grouped,
+            "geography.tract_subset_groups": (
+                self.has_block_rules and "Tract_Subset_Group" in geolevels,
+                "the geolevel Tract_Subset_Group",
+            ),
+            "geography.bypass": (
+                not self.blocks_only,
+                f"an estimator that measures more than the {self.area_word}s",
+            ),
+            "geography.bypass_cutoff": (
+                is_pure and self.geography.bypass and not self.blocks_only,
+                "pure differential privacy and the bypass",
+            ),
+            **dict.fromkeys(("release.pl94171", "release.sdmx", "release.csvw"), tables),
+            "release.geoparquet": (
+                self.release.tables and self.input.geometry is not None,
+                "release.tables = true and input.geometry",
+            ),
+            "release.margins": (
+                self.has_all_measurements,
+                "measurements of every answer, of which on_demand leaves out those not needed",
+            ),
+        }
+
     def refuse_ineffective(self, own: Mapping[str, Any], refuse: Refuse) -> None:
-        """Refuse settings of other flows, spines, estimators and geolevels; see `workload.idle`."""
+        """Refuse settings without effect, and a section of another flow."""
         super().refuse_ineffective(own, refuse)
         if self.measured is not None:
             refuse("measured belongs to the flow estimate; take the section out")
-        for table in self.compiled_census.tables:
-            if table.levels and table.universe not in self.run.universes:
-                refuse(
-                    f"table {table.name!r} is of {table.universe}, which is not in run.universes"
-                )
-        refuse_idle_settings(self, own, refuse)
 
 
 def universe_waves(settings: TopdownSettings) -> tuple[tuple[str, ...], ...]:
@@ -228,6 +261,10 @@ def _refuse_universe(settings: TopdownSettings, universe: str, refuse: Refuse) -
         schema = settings.schema_of(universe)
         for zero in settings.zeros_of(universe):
             schema.positions(zero.where)
+    for geolevel in settings.workload_of(universe).passes:
+        if geolevel not in (*known, OTHER):
+            hint = did_you_mean(geolevel, known)
+            refuse(f"workload.{universe}.passes names {geolevel!r}, which is no geolevel{hint}")
     for geolevel in settings.budget[universe].geolevels:
         _refuse_queries(settings, universe, geolevel, schema, refuse)
 

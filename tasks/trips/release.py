@@ -72,7 +72,7 @@ from ..products.reports import first_rows, report_document
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
 from ..runs.files import NOT_PRIVATE, replacing
-from ..runs.stamps import stamp
+from ..runs.stamps import stamp_at
 from .ingest.files import RunTree, read_plan, read_tree
 from .measurement import ROWS_PER_GROUP, node_columns, node_keys, read_cuts, read_nodes
 from .plan import Plan as TreePlan
@@ -85,7 +85,7 @@ RANGE_QUERIES = "range_queries.parquet"
 LEVEL = "level"
 
 
-def write_release(run: RunDirectory, is_private: bool) -> None:
+def write_release(run: RunDirectory) -> None:
     """Write table and range queries into the unchecked release.
 
     The CSV file comes last: where it is, all is.
@@ -94,8 +94,8 @@ def write_release(run: RunDirectory, is_private: bool) -> None:
     tree = run_tree.tree
     leaves = read_nodes(estimates_files(run, tree.depth), tree, tree.depth, "count").ascending
     folder = run.unchecked_release
-    _write(folder / RANGE_QUERIES, list(_range_queries(tree, leaves)), is_private)
-    _write(folder / TABLE, [pa.table(release_columns(run_tree, leaves))], is_private)
+    _write(folder / RANGE_QUERIES, list(_range_queries(tree, leaves)))
+    _write(folder / TABLE, [pa.table(release_columns(run_tree, leaves))])
 
 
 def _range_queries(tree: Tree, leaves: NodeCounts) -> Iterator[pa.Table]:
@@ -153,17 +153,17 @@ def n_released(folder: Path) -> Counter[int]:
     )
 
 
-def _write(stem: Path, tables: Sequence[pa.Table], is_private: bool) -> None:
+def _write(stem: Path, tables: Sequence[pa.Table]) -> None:
     """Write tables of one schema as Parquet, each as row groups of its own, and then as delimited
     text with one header; empty fields are null."""
-    stamped = None if is_private else stamp(is_private=False)
+    stamped = stamp_at(stem) or None
     schema = tables[0].schema.with_metadata(stamped)
     parquet, text = stem.with_suffix(".parquet"), stem.with_suffix(".csv")
     with replacing(parquet) as part, pq.ParquetWriter(part, schema, compression="zstd") as rows:
         for table in tables:
             rows.write_table(table.replace_schema_metadata(stamped), row_group_size=ROWS_PER_GROUP)
     with replacing(text) as part, part.open("wb") as sink:
-        if not is_private:
+        if stamped:
             sink.write(f"# {NOT_PRIVATE}\n".encode())
         with pacsv.CSVWriter(sink, tables[0].schema) as lines:
             for table in tables:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal
@@ -11,6 +10,7 @@ from pydantic import BeforeValidator, Field
 
 from ..ledger.accounting import rho_from_epsilon_simple, rho_from_epsilon_tight
 from ..runs.settings import (
+    Conditions,
     ExactFraction,
     FilePath,
     InputSettings,
@@ -22,9 +22,7 @@ from ..runs.settings import (
     Refuse,
     Section,
     exact_fraction,
-    refuse_idle,
     refuse_shares,
-    table_of,
 )
 
 INFTDA = "inftda"
@@ -253,37 +251,41 @@ class TripsSettings(ProductSettings):
                 refuse("mechanism.shares holds a 0; every measured level needs a positive share")
         if self.mechanism.share_ratio <= 0:
             refuse("mechanism.share_ratio must be a positive fraction")
-
-    def refuse_ineffective(self, own: Mapping[str, Any], refuse: Refuse) -> None:
-        """Refuse settings of other mechanisms, and of people who make several trips."""
-        super().refuse_ineffective(own, refuse)
-        mechanism, privacy = self.mechanism, self.privacy
-        is_leaves = mechanism.name in (GAUSSIAN_LEAVES, STABILITY_HISTOGRAM)
-        is_full = mechanism.name == FULL_INFORMATION
-        uses = {
-            "shares": (not is_leaves, "a top-down mechanism"),
-            "remove_small_values": (
-                not is_leaves and mechanism.name != TDA_CHEBYSHEV,
-                "a top-down mechanism with a projection of its own",
-            ),
-            "tree": (
-                not is_leaves and self.input.trips is not None,
-                "a top-down mechanism" if is_leaves else "input.trips",
-            ),
-            "share_ratio": (mechanism.shares == "geometric" and not is_leaves, "geometric shares"),
-            "projection": (is_full, f"the mechanism {FULL_INFORMATION}"),
-            "most_nodes": (is_full, f"the mechanism {FULL_INFORMATION}"),
-        }
-        refuse_idle(mechanism, table_of(own, "mechanism"), "mechanism", uses, refuse)
-        if mechanism.shares == "geometric" and mechanism.share_ratio == 1:
+        if shares == "geometric" and self.mechanism.share_ratio == 1:
             refuse(
                 "mechanism.shares = 'geometric' does nothing at a ratio of 1; give "
                 "mechanism.share_ratio"
             )
-        several = {"distinct_trips": (privacy.trips_per_person > 1, "privacy.trips_per_person")}
-        refuse_idle(privacy, table_of(own, "privacy"), "privacy", several, refuse)
-        public = {"public_levels": (self.input.confidential, "confidential input")}
-        refuse_idle(self.input, table_of(own, "input"), "input", public, refuse)
+
+    @property
+    def conditions(self) -> Conditions:
+        """As for every product, and settings of some mechanisms and of several trips a person."""
+        own = self.mechanism
+        is_topdown = own.name not in (GAUSSIAN_LEAVES, STABILITY_HISTOGRAM)
+        of_topdown = (is_topdown, "a top-down mechanism")
+        is_full = (own.name == FULL_INFORMATION, f"the mechanism {FULL_INFORMATION}")
+        return {
+            **super().conditions,
+            "mechanism.shares": of_topdown,
+            "mechanism.remove_small_values": (
+                is_topdown and own.name != TDA_CHEBYSHEV,
+                "a top-down mechanism with a projection of its own",
+            ),
+            "mechanism.tree": (
+                (self.input.trips is not None, "input.trips") if is_topdown else of_topdown
+            ),
+            "mechanism.share_ratio": (
+                own.shares == "geometric" and is_topdown,
+                "geometric shares",
+            ),
+            "mechanism.projection": is_full,
+            "mechanism.most_nodes": is_full,
+            "privacy.distinct_trips": (
+                self.privacy.trips_per_person > 1,
+                "privacy.trips_per_person",
+            ),
+            "input.public_levels": (self.input.confidential, "confidential input"),
+        }
 
     def _refuse_input(self, refuse: Refuse) -> None:
         given = self.input

@@ -52,4 +52,4 @@ def combine(run: RunDirectory, settings: TripsSettings) -> Made:
 @step("write table", TripsSettings, run_name="table")
 def write_table(run: RunDirectory, settings: TripsSettings) -> Made:
     """Write the table and its range queries from the leaves' estimates."""
-    return tabulated_once(run, f"{TABLE}.csv", write_release, run, settings.is_private)
+    return tabulated_once(run, f"{TABLE}.csv", write_release, run)

@@ -16,10 +16,6 @@ from spineflow.tasks.runs.errors import InputRefused
 FILES = {
     "topdown": 'persons = "p.csv"\nunits = "u.csv"\ngeography = "g.csv"',
     "detailed-groups": 'parameters = "params"\ndata = "data"',
-    "detailed-households": (
-        'persons = "p.csv"\nunits = "u.csv"\ngeography = "g.csv"\nparameters = "params"'
-        '\ngroups = "groups"'
-    ),
     "supplemental-dhc": 'persons = "p.csv"\nunits = "u.csv"\ngeography = "g.csv"',
     "group-sizes": 'sizes = "sizes.csv"\nregions = "regions.csv"',
     "trips": 'trips = "t.csv"\norigin = "home"\ndestination = "work"\nareas = "areas.csv"',
@@ -27,51 +23,27 @@ FILES = {
 BASES = {
     "topdown": 'preset = "pl94_2020_us"\n[privacy]\n',
     "detailed-groups": "[privacy]\n",
-    "detailed-households": "[privacy]\n",
     "supplemental-dhc": 'preset = "supplemental_dhc_2020_us"\n[privacy]\n',
     "group-sizes": 'invariants.groups = true\nmechanism.largest_size = 12\nprivacy.epsilon = "1"\n',
     "trips": '[privacy]\nepsilon = "1"\ndelta = "1/1000000"\n',
 }
-HALVES = '{ total = "1/2", detailed = "1/2" }'
-PASSES = '{ least_squares = [["all"]], rounder = [["total", "detailed"]] }'
-LEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")
-SIXTHS = "{ " + ", ".join(f"{level} = '1/6'" for level in LEVELS) + " }"
 SUMMARY_LEVELS = ["TRACT", "COUNTY", "USA", "STATE", "PLACE", "AIANNH"]
 SUMMARY_LEVELS += ["PR-STATE", "PR-COUNTY", "PR-TRACT", "PR-PLACE"]
 BLOCKS = 'run.estimator = "block_by_block"'
-NO_TRACTS = "mechanism.budgets.%s = { 1 = '0', 2 = '0' }"
-FEW_LEVELS = "\n".join(NO_TRACTS % name for name in ("COUNTY", "TRACT", "PLACE", "AIANNH"))
 
 IDLE = {
     "topdown": [
         ("", "run.dask_address", '"tcp://x:1"'),
         ("", "geography.tract_subset_groups", '"even"'),
         ("", "geography.bypass_cutoff", "2"),
-        ("", "geography.school_district_column", '"SDUNI"'),
-        ('geography.categories = ["group_quarters"]', "geography.strong_mcd_states", '["35"]'),
         ('geography.spine = "conventional"', "geography.fanout_cutoff", "0"),
         ('geography.spine = "conventional"', "geography.block_groups", '"production"'),
         (BLOCKS, "geography.bypass", "false"),
-        (BLOCKS, "budget.persons.geolevels", SIXTHS),
-        (BLOCKS, "workload.persons.passes.County", PASSES),
-        (BLOCKS, "workload.persons.passes.other", PASSES),
-        ("", "budget.persons.queries.Prim", HALVES),
-        ("", "workload.persons.passes.Prim", PASSES),
         ("release.tables = false", "release.pl94171", "false"),
         ("workload.persons.on_demand = true", "release.margins", "false"),
     ],
     "detailed-groups": [
-        ("", "mechanism.budgets.PR-COUNTY", '{ 2 = "3" }'),
-        ("", "mechanism.thresholds.PR-COUNTY", "{ 2 = [5, 10, 20] }"),
-        ("", "mechanism.thresholds.AIANNH", "{ 1 = [5, 10, 20] }"),
         ("", "mechanism.summary_levels", str(SUMMARY_LEVELS)),
-        (FEW_LEVELS, "mechanism.margins.COUNTY", "{ 2 = 9 }"),
-        (FEW_LEVELS, "mechanism.zero_suppression_chance", "'9/10'"),
-        ("mechanism.run_us = false\nmechanism.run_pr = true", "mechanism.states", '["09"]'),
-    ],
-    "detailed-households": [
-        ("", "mechanism.budgets.t3.PR-COUNTY", '{ 2 = "3" }'),
-        ("", "mechanism.thresholds.t4.AIANNH", "{ 1 = [5] }"),
     ],
     "supplemental-dhc": [
         ("", "mechanism.confidence", '"99/100"'),
@@ -95,7 +67,6 @@ IDLE = {
         ('mechanism.name = "stability_histogram"', "privacy.conversion", '"tight"'),
     ],
     "products": [
-        ("run.workers = 3", "products.group-sizes.run.workers", "2"),
         ("", "preset", '"pl94_2020_us"'),
         ("", "products.group-sizes.run.dask_address", '"tcp://x:1"'),
     ],

@@ -24,7 +24,7 @@ from ....geography.hierarchy import first_rows
 from ....validation.input_rules import ETHNICITY_COLUMN, NO_CODE, RACE_COLUMNS, unknown_code
 from ...census.cef_2020 import recode_of
 from ...runs.files import replacing
-from ...runs.stamps import marked_not_private, stamp_at, write_parquet
+from ...runs.stamps import stamped, write_parquet
 from ...tables.columns import CodedColumn
 from ...tables.value_tallies import ValueTally
 from ..workload.regions import NO_REGION
@@ -310,7 +310,7 @@ def count_groups(
 
 def write_counts(path: Path, parts: Iterator[GroupCounts]) -> None:
     """Write the counts of a level; the file is confidential."""
-    schema = marked_not_private(_SCHEMA, stamp_at(path))
+    schema = stamped(_SCHEMA, path)
     with replacing(path) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
         for part in parts:
             writer.write_table(

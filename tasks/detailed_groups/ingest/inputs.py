@@ -381,7 +381,7 @@ def check_groups_input(
     except UnreadableInput as error:
         files = evidence.files.listed
         return InputCheck((readable("files", False),), (error.finding,), None, files)
-    evidence.files.add_formats(file for files in read.files.values() for file in files)
+    evidence.files.add(file for files in read.files.values() for file in files)
 
     def accept() -> AcceptedGroups | None:
         if findings:

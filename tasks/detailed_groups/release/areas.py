@@ -77,7 +77,7 @@ def write_area_sums(
     sums = sums_of_areas(run, settings, listed, Fraction(str(level)))
     found = pa.Table.from_pandas(sums, preserve_index=False)
     path = run.root / "intervals" / "entities.parquet" if out is None else out
-    with table_rows(path, found.schema, settings.is_private) as writer:
+    with table_rows(path, found.schema, run) as writer:
         writer.write_table(found)
     return path
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -12,14 +12,12 @@ from ...ledger.plan import Measure
 from ...noise.quantiles import margin, margin_of_sum
 from ...products.budget import Cost
 from ...products.privacy_curves import Curves
-from ...runs.errors import InputRefused, refuse_errors
+from ...runs.errors import refuse_errors
 from ..ingest.ingest import Settings, parameters_of
 from ..postprocess.groups import threshold_of
-from ..settings import DetailedHouseholdsSettings
 from ..workload.budgets import LevelBudget, level_budgets, level_noise, refuse_missed_margins
 from ..workload.guarantee import exact_curve, pass_plan
-from ..workload.parameters import MechanismParameters, Parameters, read_specification
-from ..workload.regions import COARSE, REGION_TYPES, US
+from ..workload.parameters import Parameters, read_specification
 from ..workload.specification import Specification
 from ..workload.tabulations import Tabulation
 
@@ -116,7 +114,6 @@ def refuse_settings(settings: Settings) -> None:
     """
     parameters = parameters_of(settings)
     specification = read_specification(settings.input.parameters)
-    refuse_idle_settings(settings, parameters)
     for own in () if parameters.infinite else parameters.of.values():
         refuse_missed_margins(own, specification)
     level_figures(parameters, specification)
@@ -171,59 +168,3 @@ def _measures(item: LevelFigures, total: Fraction) -> Iterator[Measure]:
     for own in of_level.stages:
         query = f"{level}, {own.query}" if tabulation.of_persons else f"{tabulation.name}, {level}"
         yield replace(own, level=item.region_type, query=query)
-
-
-def refuse_idle_settings(settings: Settings, parameters: Parameters) -> None:
-    """Refuse settings of the file without effect on measurements or reports.
-
-    Raises InputRefused for budgets, margins and thresholds of a pass that is not run, margins and
-    thresholds of a level without a budget, states without the pass that has them, a chance of
-    suppression where no group can be suppressed, and coterminous geographies of a single region
-    type.
-    """
-    if settings.mechanism.states is not None and US not in parameters.passes:
-        refuse_idle("mechanism.states", "run_us = true")
-    for name, tables in settings.mechanism.of_tables.items():
-        within = f".{name}" if len(parameters.of) > 1 else ""
-        for key, of_types in zip(("budgets", "thresholds"), tables, strict=True):
-            where, need_budgets = f"mechanism.{key}{within}", key == "thresholds"
-            refuse_idle_levels(where, of_types, parameters.of[name], need_budgets=need_budgets)
-    if isinstance(settings, DetailedHouseholdsSettings):
-        return
-    mechanism, own = settings.mechanism, parameters.first
-    refuse_idle_levels("mechanism.margins", mechanism.margins or {}, own)
-    for region_type, number in own.wanted.by_level:
-        if (region_type, number) not in own.budgets:
-            refuse_idle(
-                f"mechanism.margins.{region_type}.{number}", f"a budget of {region_type} above 0"
-            )
-    types = {region_type for region_type, _ in own.budgets}
-    has_coarse = any(REGION_TYPES[name].granularity == COARSE for name in types)
-    if mechanism.zero_suppression_chance and not has_coarse:
-        refuse_idle("mechanism.zero_suppression_chance", "a budget of a level below the state")
-    if mechanism.coterminous and len(types) == 1:
-        refuse_idle("mechanism.coterminous", "budgets of two region types")
-
-
-def refuse_idle_levels(
-    where: str,
-    region_types: Mapping[str, Iterable[str]],
-    parameters: MechanismParameters,
-    *,
-    need_budgets: bool = False,
-) -> None:
-    """Refuse a setting by region type and level of a pass that is not run and, if levels
-    `need_budgets`, of one without budgets; raises InputRefused.
-    """
-    for region_type, levels in region_types.items():
-        region_pass = REGION_TYPES[region_type].region_pass
-        if region_pass not in parameters.passes:
-            refuse_idle(f"{where}.{region_type}", f"run_{region_pass} = true")
-        for level in levels if need_budgets else ():
-            if (region_type, int(level)) not in parameters.budgets:
-                need = f"a budget of {region_type}, level {level}"
-                refuse_idle(f"{where}.{region_type}.{level}", need)
-
-
-def refuse_idle(key: str, need: str) -> None:
-    raise InputRefused(f"{key} does nothing without {need}; remove it.")

@@ -292,6 +292,7 @@ TIDY_FILES = {
 """The tidy file of a release by kind of record."""
 
 GROUPS_PER_PART = 1 << 18
+PIPED = stamps.RowsForm("|", is_quoted=False)
 
 
 def write_run_release(run: RunDirectory, settings: Settings) -> None:
@@ -308,7 +309,6 @@ def write_run_release(run: RunDirectory, settings: Settings) -> None:
         run.unchecked_release,
         tables,
         GroupNames(specification.iterations, read_run_names(run)),
-        is_private=settings.is_private,
     )
 
 
@@ -316,8 +316,6 @@ def write_release(
     folder: Path,
     tables: Sequence[tuple[Tabulation, Iterable[pa.Table], CountNoise]],
     names: GroupNames,
-    *,
-    is_private: bool = True,
 ) -> None:
     """Write the files of some tabulations of the same records into a folder.
 
@@ -329,14 +327,14 @@ def write_release(
     first = tables[0][0]
     with (
         replacing(folder / TIDY_FILES[first.records]) as path,
-        parquet_rows(path, tidy_schema(first), is_private, compression_level=1) as tidy,
+        parquet_rows(path, tidy_schema(first), compression_level=1) as tidy,
     ):
         for tabulation, parts, noise in tables:
             with ExitStack() as stack:
                 texts = {}
                 for name, columns in tabulation.texts.items():
                     part = stack.enter_context(replacing(folder / f"{name}.csv"))
-                    lines = stamps.text_rows(part, text_schema(columns), is_private, "|", False)
+                    lines = stamps.text_rows(part, text_schema(columns), PIPED)
                     texts[name] = stack.enter_context(lines)
                 for groups in (own for part in parts for own in slices(part)):
                     rows = count_rows(groups, tabulation, are_cut=noise.are_cut)

@@ -253,7 +253,6 @@ def estimate_run(run: RunDirectory, settings: GroupSizesSettings) -> None:
             run.estimates(UNIVERSE, level.name),
             level.codes,
             sparse.csr_array(counts),
-            is_private=settings.is_private,
         )
 
 

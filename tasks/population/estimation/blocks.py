@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from ...census.households import Members
 from ...runs.directory import RunDirectory
 from ...runs.files import replacing
-from ...runs.stamps import marked_not_private, stamp_at, write_parquet
+from ...runs.stamps import stamped, write_parquet
 from ..ingest.released import Released
 from ..workload.household_types import (
     AGE,
@@ -302,7 +302,7 @@ def read_members(run: RunDirectory, own: Blocks) -> Members:
 def _write(path: Path, table: pa.Table, groups: np.ndarray) -> None:
     """Write a table with these rows `(n_groups, 2)` as its row groups."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    schema = marked_not_private(table.schema, stamp_at(path))
+    schema = stamped(table.schema, path)
     with replacing(path) as part, pq.ParquetWriter(part, schema) as writer:
         for first, end in groups.tolist():
             rows = table.slice(first, end - first).replace_schema_metadata(schema.metadata)

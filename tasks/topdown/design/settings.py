@@ -10,9 +10,8 @@ margin = "25"
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -102,9 +101,3 @@ class DesignSettings(TopdownSettings):
             target.refuse_invalid(design.objective, place, refuse)
             if design.objective == "smallest_rho" and target.margin is None:
                 refuse(f"{place}.margin is missing; the smallest rho is the one that meets it")
-
-    def refuse_ineffective(self, own: Mapping[str, Any], refuse: Refuse) -> None:
-        """As in a run, which has no setting `design`."""
-        super().refuse_ineffective(
-            {name: value for name, value in own.items() if name != "design"}, refuse
-        )

@@ -222,9 +222,7 @@ class ShardInput:
         if records:
             solves = pa.Table.from_pylist([vars(record) for record in records])
             write_parquet(solves_file(self.run, *place), solves, compression="zstd")
-        write_estimates(
-            self.run.estimates(*place), self.geocode, estimates, is_private=self.settings.is_private
-        )
+        write_estimates(self.run.estimates(*place), self.geocode, estimates)
 
 
 def _problem(family: Family, geocode: np.ndarray, constraints: ShardConstraints) -> SiblingProblem:

@@ -206,13 +206,12 @@ class IntervalFile:
         )
 
 
-def write_intervals(path: Path, parts: Iterator[pa.Table], *, is_private: bool) -> IntervalFile:
-    """Write the parts of a table as CSV or, by any other name, as Parquet, stamped if not
-    private."""
+def write_intervals(path: Path, parts: Iterator[pa.Table], run: RunDirectory) -> IntervalFile:
+    """Write the parts of a table as CSV or, by any other name, as Parquet, with the run's stamp."""
     n_rows = n_blank = 0
     first = next(parts)
     column = "difference" if "difference" in first.column_names else "estimate"
-    with table_rows(path, first.schema, is_private) as writer:
+    with table_rows(path, first.schema, run) as writer:
         for table in chain([first], parts):
             writer.write_table(table)
             n_rows += table.num_rows
@@ -354,7 +353,7 @@ def write_run_intervals(
         tables = _level_files(run, settings, found, asked, folder / universe, names)
     for path, table in tables:
         place = Path(out) if out else path
-        yield write_intervals(place, table, is_private=settings.is_private)
+        yield write_intervals(place, table, run)
 
 
 def _level_files(

@@ -48,7 +48,6 @@ def write_level(
         write_measurements(
             run.dpqueries(universe, geolevel, shard.name),
             _row_groups(level, shard, answers, budget),
-            is_private=settings.is_private,
         )
     return len(shards)
 

@@ -80,7 +80,6 @@ def _write_rows(
     of_cells: Mapping[str, pa.DictionaryArray],
     of_areas: Sequence[str],
     parts: Iterable[tuple[Mapping[str, pa.DictionaryArray], sparse.csr_array]],
-    is_private: bool,
     form: RowsForm,
     *,
     count: str | None = None,
@@ -117,7 +116,7 @@ def _write_rows(
                 counted = entries.data[entry] if count else numbers
                 yield {name: columns.get(name, pa.array(counted, pa.int64())) for name in kinds}
 
-    return write_rows(stem, pa.schema(kinds), batches(), is_private, form, **options)
+    return write_rows(stem, pa.schema(kinds), batches(), form, **options)
 
 
 def write_universe(run: RunDirectory, settings: TopdownSettings, universe: str) -> WrittenFiles:
@@ -194,7 +193,6 @@ def _write_blocks(
         folder,
         invariants,
         census=census,
-        is_private=settings.is_private,
         n_before=n_before,
     )
 
@@ -211,8 +209,8 @@ def _write_labelled(run: RunDirectory, settings: TopdownSettings, universe: str)
     count = census.universes[universe].declared.count
     names = [*columns, *schema.attributes, *([count] if count else [])]
     stem = below(run.unchecked_release, f"mdf_{universe}")
-    parts, is_private = [(of_areas, counts)], settings.is_private
-    return _write_rows(stem, names, of_cells, columns, parts, is_private, LABELLED, count=count)
+    parts = [(of_areas, counts)]
+    return _write_rows(stem, names, of_cells, columns, parts, LABELLED, count=count)
 
 
 def block_estimate_parts(
@@ -245,7 +243,6 @@ def write_microdata(
     invariants: pd.DataFrame | None = None,
     *,
     census: Census = CENSUS,
-    is_private: bool = True,
     n_before: int = 0,
 ) -> WrittenFiles:
     """Write `mdf_<universe>.parquet` and `.csv`, a row for each record, in the declared layout.
@@ -279,7 +276,7 @@ def write_microdata(
         of_all = np.concatenate([of_cell, of_rest])
         coded[column.name] = _texts(column.name, [*codes, rest], of_all)
     stem = directory / f"mdf_{schema.universe}"
-    return _write(parts, declared, coded, stem, is_private, n_before)
+    return _write(parts, declared, coded, stem, n_before)
 
 
 def coded_cells(column: MicrodataColumn, schema: Schema) -> tuple[Sequence[str], np.ndarray]:
@@ -338,7 +335,6 @@ def _write(
     declared: Sequence[MicrodataColumn],
     of_cells: Mapping[str, pa.DictionaryArray],
     stem: Path,
-    is_private: bool,
     n_before: int = 0,
 ) -> WrittenFiles:
     """Write the rows of all parts: the declared columns, made of the geocodes of each part's blocks
@@ -364,7 +360,6 @@ def _write(
         of_cells,
         list(digits),
         of_blocks(),
-        is_private,
         _CODED,
         n_before=n_before,
         compression="snappy",
@@ -485,4 +480,4 @@ def _write_described(
     order = np.argsort(geocode)
     ordered = BlockCounts(pa.array(geocode[order], pa.string()), counts[order])
     stem = run.unchecked_release / f"mdf_{universe.name}"
-    return _write([ordered], layout.columns, columns, stem, settings.is_private)
+    return _write([ordered], layout.columns, columns, stem)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import multiprocessing
 import os
@@ -129,19 +128,10 @@ def assert_continues(run: RunDirectory, settings: GroupSizesSettings, level: str
 
 
 @pytest.mark.soak(20)
-@pytest.mark.parametrize(
-    "are_unnamed",
-    [pytest.param(True, id="unnamed"), pytest.param(False, id="named", marks=pytest.mark.soak)],
-)
 def test_a_kill_at_any_moment_leaves_nothing_unrecorded_to_others(
-    tmp_path: Path, settings: GroupSizesSettings, monkeypatch, are_unnamed: bool
+    tmp_path: Path, settings: GroupSizesSettings
 ) -> None:
-    """Whether or not the file system has files without names.
-
-    Threat model: other accounts read the run directory.
-    """
-    if not are_unnamed:
-        refuse_unnamed_files(monkeypatch)
+    """Threat model: other accounts read the run directory."""
     # What a process works out before its first draw, its children need not.
     first = charged(tmp_path / "first", settings)
     for level in LEVELS:
@@ -158,15 +148,3 @@ def test_a_kill_at_any_moment_leaves_nothing_unrecorded_to_others(
         if is_recorded:
             assert_continues(run, settings, levels.pop(0))
     assert min(moments[False], moments[True]) > 5
-
-
-def refuse_unnamed_files(monkeypatch) -> None:
-    """As of a file system that has only files with names."""
-    real = os.open
-
-    def refusing(path, flags, *arguments, **named) -> int:
-        if flags & os.O_TMPFILE == os.O_TMPFILE:
-            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP), path)
-        return real(path, flags, *arguments, **named)
-
-    monkeypatch.setattr(os, "open", refusing)

@@ -11,6 +11,8 @@ import pytest
 from spineflow.tasks.runs import stamps
 from spineflow.tasks.runs.stamps import RowsForm, concatenate_rows, write_rows
 
+from tests.parquet_pages import mark_not_private
+
 SCHEMA = pa.schema(
     {f"n{i}": pa.int64() for i in range(20)}
     | {"code": pa.dictionary(pa.int32(), pa.string()), "empty": pa.string()}
@@ -30,12 +32,14 @@ def test_parts_give_the_whole(
     tmp_path: Path, is_private: bool, keeps_types: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batches, form = [batch(n) for n in range(1, 40)], RowsForm("|", keeps_types=keeps_types)
-    whole = write_rows(tmp_path / "whole", SCHEMA, batches, is_private, form)
+    if not is_private:
+        mark_not_private(tmp_path)
+    whole = write_rows(tmp_path / "whole", SCHEMA, batches, form)
     monkeypatch.setattr(stamps, "ROWS_PER_GROUP", 20)
     parts = []
     for number, (start, stop) in enumerate([(0, 1), (1, 4), (4, 4), (4, 39)]):
         parts.append(tmp_path / str(number))
-        write_rows(parts[-1], SCHEMA, batches[start:stop], is_private, form)
+        write_rows(parts[-1], SCHEMA, batches[start:stop], form)
     joined = concatenate_rows(tmp_path / "joined", parts)
     assert joined.n_rows == whole.n_rows
     assert joined.csv.read_bytes() == whole.csv.read_bytes()
@@ -51,7 +55,7 @@ def test_parts_give_the_whole(
 
 
 def test_a_file_that_is_cut_is_refused(tmp_path: Path) -> None:
-    written = write_rows(tmp_path / "0", SCHEMA, [batch(9)], True)
+    written = write_rows(tmp_path / "0", SCHEMA, [batch(9)])
     written.parquet.write_bytes(written.parquet.read_bytes()[:-1])
     with pytest.raises(pa.ArrowInvalid):
         concatenate_rows(tmp_path / "joined", [tmp_path / "0"])

@@ -18,37 +18,18 @@ from spineflow.tasks.runs.files import (
 FORK = multiprocessing.get_context("fork")
 
 
-@pytest.fixture
-def only_named(monkeypatch):
-    """As of a file system that has no files without names."""
-    real = os.open
-
-    def refusing(path, flags, *arguments, **named):
-        if flags & os.O_TMPFILE == os.O_TMPFILE:
-            raise OSError(errno.EOPNOTSUPP, "no files without names", path)
-        return real(path, flags, *arguments, **named)
-
-    monkeypatch.setattr(os, "open", refusing)
-
-
-@pytest.fixture
-def only_copied(monkeypatch):
-    """As of a system that gives open files no names, or of folders on several file systems."""
+@pytest.fixture(params=[False, True])
+def file_system(request, monkeypatch):
+    """One file system for both folders, and one for each."""
     real = os.link
 
     def refusing(source, target, **named):
-        if str(source).startswith("/proc/"):
+        if Path(source).parent != Path(target).parent:
             raise OSError(errno.EXDEV, "another file system", source)
         real(source, target, **named)
 
-    monkeypatch.setattr(os, "link", refusing)
-
-
-@pytest.fixture(params=["", "only_named", "only_copied"])
-def file_system(request):
-    """The file system as it is, and as others are."""
     if request.param:
-        request.getfixturevalue(request.param)
+        monkeypatch.setattr(os, "link", refusing)
 
 
 def test_a_file_appears_whole_and_alone(tmp_path):
@@ -97,13 +78,7 @@ def killed_at(path):
     return list(path.parent.iterdir())
 
 
-def test_a_killed_writer_leaves_nothing(tmp_path):
-    assert killed_at(tmp_path / "0.parquet") == []
-
-
-def test_what_a_killed_writer_left_is_removed_and_a_living_one_is_not_disturbed(
-    tmp_path, only_named
-):
+def test_what_a_killed_writer_left_is_removed_and_a_living_one_is_not_disturbed(tmp_path):
     path = tmp_path / "0.parquet"
     assert len(killed_at(path)) == 1
 

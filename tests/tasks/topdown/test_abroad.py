@@ -116,5 +116,5 @@ def test_rows_that_nothing_determines_are_counted(finished, tmp_path, name, colu
     (told,) = write_run_intervals(run, load(path), ["total"], geolevel="Region")
     assert told.undetermined == 0 and told.sentence().endswith(f": {told.rows} intervals")
     parts = [pa.table({column: [1.0, None]}), pa.table({column: [None, None, 2.0]})]
-    told = write_intervals(tmp_path / name, iter(parts), is_private=True)
+    told = write_intervals(tmp_path / name, iter(parts), run)
     assert told.sentence().startswith(f"{tmp_path / name}: 2 intervals; 3 of 5 rows are blank, si")

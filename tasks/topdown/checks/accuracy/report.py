@@ -96,22 +96,6 @@ def _reasons_without_deviations(settings: TopdownSettings, errors: pd.DataFrame)
             )
 
 
-BRIEF = {
-    "quantity": "quantity",
-    "level": "level",
-    "entities": "entities",
-    "mean_absolute_error": "mean absolute error",
-    "predicted_standard_deviation": "implied by the noise",
-}
-"""Columns of the errors on a run's page, and their headers."""
-
-
-def errors_in_brief(run: RunDirectory, settings: TopdownSettings) -> Table | None:
-    """The errors for a page; None for confidential input."""
-    figures = None if settings.input.confidential else read_figures(run)
-    return None if figures is None else errors_table(figures.together, BRIEF)
-
-
 IMPLIED = "predicted_standard_deviation"
 _HEAD = {"level": "level", "on_spine": "on spine", "entities": "entities"}
 _MAIN = {

@@ -35,6 +35,7 @@ import pyarrow.csv
 from ....census.cef_2020 import PERSONS, UNITS, state_of
 from ....census.queries import incidence
 from ....runs.files import NOT_PRIVATE, read_declared, replacing
+from ....runs.stamps import stamp_at
 from .levels import COLUMNS, OUTSIDE, Entities, further_column, own_columns, texts_of, variables_of
 from .tables import LevelTable, geoid
 
@@ -166,12 +167,10 @@ def segment_variables(segment: str) -> tuple[str, ...]:
     return tuple(name for prefix in prefixes for name in variables if name.startswith(prefix))
 
 
-def legacy_files(
-    directory: Path, states: Sequence[str], *, is_private: bool = True
-) -> dict[str, list[Path]]:
+def legacy_files(directory: Path, states: Sequence[str]) -> dict[str, list[Path]]:
     """The four files of each state by its FIPS code, header first."""
     folder = directory / LEGACY_FORMAT
-    stamp = "" if is_private else f"_{NOT_PRIVATE.replace(' ', '_')}"
+    stamp = f"_{NOT_PRIVATE.replace(' ', '_')}" if stamp_at(folder) else ""
     files = {}
     for fips in states:
         state = state_of(fips).abbreviation.lower()

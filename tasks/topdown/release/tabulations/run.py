@@ -88,7 +88,7 @@ def write_table_margins(
     kinds |= dict.fromkeys(_end_columns(variables), pa.int64())
     batches = _table_batches(columns, variables, answers)
     stem = directory / TABLES / f"{level.stem}{SUFFIX}"
-    return write_rows(stem, pa.schema(kinds), batches, settings.is_private, text_form(columns))
+    return write_rows(stem, pa.schema(kinds), batches, text_form(columns))
 
 
 def _table_batches(
@@ -146,7 +146,7 @@ def write_declared_margins(
                 yield asked.columns(level, code, numbers, described) | _ends(part)
 
     stem = directory / TABLES / f"{table.name}{SUFFIX}"
-    return write_rows(stem, pa.schema(kinds), batches(), settings.is_private, LABELLED)
+    return write_rows(stem, pa.schema(kinds), batches(), LABELLED)
 
 
 def _ends(part: CellAnswers) -> dict[str, pa.Array]:
@@ -250,14 +250,13 @@ class LevelTables:
                     write_state(tables, self._legacy_files([fips]))
                 yield tables
 
-        write_tables(tabulations(), folder, is_private=settings.is_private)
+        write_tables(tabulations(), folder)
 
     def _legacy_files(self, states: Sequence[str]) -> list[Path]:
         """The P.L. 94-171 files of some states, if there are any."""
         if not has_legacy(self.settings):
             return []
-        folder, is_private = self.run.unchecked_release, self.settings.is_private
-        files = legacy_files(folder, self.states.fips, is_private=is_private)
+        files = legacy_files(self.run.unchecked_release, self.states.fips)
         return [path for fips in states for path in files[fips]]
 
     def margin_pieces(self) -> list[str]:

@@ -98,7 +98,7 @@ def write_declared_table(
             yield columns | {COUNT: pa.array(sums.ravel(), pa.int64())}
 
     stem = below(directory / TABLES, table.name)
-    return write_rows(stem, pa.schema(kinds), batches(), settings.is_private, LABELLED)
+    return write_rows(stem, pa.schema(kinds), batches(), LABELLED)
 
 
 def of_occupied(counts: sparse.csr_array) -> tuple[np.ndarray, sparse.csr_array]:
@@ -250,9 +250,7 @@ def table_files(directory: Path, stems: Iterable[str], suffix: str = "") -> list
     return [folder / f"{stem}{suffix}.{ending}" for stem in stems for ending in ENDINGS]
 
 
-def write_tables(
-    tabulations: Iterable[Sequence[LevelTable]], directory: Path, *, is_private: bool = True
-) -> list[Path]:
+def write_tables(tabulations: Iterable[Sequence[LevelTable]], directory: Path) -> list[Path]:
     """Write summary levels as Parquet and as text below `directory`; returns the files.
 
     Columns: SUMLEV, GEOID, GEOCODE, the parts of the geocode (STATE, COUNTY, ...), NAME, INTPTLAT
@@ -271,7 +269,7 @@ def write_tables(
                     kinds = dict.fromkeys(codes, pa.string())
                     schema = pa.schema(kinds | dict.fromkeys(table.variables, pa.int64()))
                     form = text_form(codes)
-                    written = rows_written(path.with_suffix(""), schema, is_private, form)
+                    written = rows_written(path.with_suffix(""), schema, form)
                     write = stack.enter_context(written)
                     writers.append(GroupedRows(partial(_write_table, write)))
                 for columns in table.batches(codes):

@@ -31,6 +31,8 @@ from spineflow.tasks.detailed_groups.workload.tabulations import SEX_BY_AGE
 from spineflow.tasks.noise.quantiles import margin, margin_of_sum
 from spineflow.tasks.runs.files import NOT_PRIVATE
 
+from tests.parquet_pages import mark_not_private
+
 AGES = {
     1: (0, 18, 45, 65),
     2: (0, 5, 18, 25, 35, 45, 55, 65, 75),
@@ -51,10 +53,10 @@ NAMES = GroupNames({item.code: item for item in ITERATIONS}, {})
 T1, T2, TIDY_FILE = "t1.csv", "t2.csv", TIDY_FILES["persons"]
 
 
-def write(folder: Path, parts, noise: CountNoise = NOISE, *, is_private: bool = True) -> None:
+def write(folder: Path, parts, noise: CountNoise = NOISE) -> None:
     """The release of what is not suppressed of some groups."""
     tables = [(SEX_BY_AGE, map(select_released, parts), noise)]
-    write_release(folder, tables, NAMES, is_private=is_private)
+    write_release(folder, tables, NAMES)
 
 
 def groups_of(seed: int, n: int = 60) -> pa.Table:
@@ -200,7 +202,8 @@ def test_sums_of_cut_counts_have_a_wider_margin(tmp_path: Path) -> None:
 
 
 def test_stamp(tmp_path: Path) -> None:
-    write(tmp_path, [groups_of(1)], is_private=False)
+    mark_not_private(tmp_path)
+    write(tmp_path, [groups_of(1)])
     for name in (T1, T2):
         assert (tmp_path / name).read_text().startswith(f"# {NOT_PRIVATE}\nREGION_ID|")
     metadata = pq.read_schema(tmp_path / TIDY_FILE).metadata

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.tasks.detailed_groups.ingest.ingest import parameters_of
-from spineflow.tasks.detailed_groups.release.budget import refuse_idle_settings
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.detailed_groups.workload.budgets import (
     LevelBudget,
@@ -122,18 +121,12 @@ def test_a_budget_that_misses_its_margin_is_refused(tmp_path: Path, groups_input
         ("2 = 7", "3 = 7", "with the levels 1 and 2"),
         ("2 = 7", "2 = -7", "mechanism.margins.TRACT.2"),
         ('"9/10"', '"1"', "mechanism.confidence is 1; it must be positive and below 1"),
-        ("confidence", "run_pr = false\nconfidence", None),
     ],
 )
 def test_what_does_not_fit_is_refused(
-    tmp_path: Path, groups_input: Path, old: str, new: str, sentence: str | None
+    tmp_path: Path, groups_input: Path, old: str, new: str, sentence: str
 ) -> None:
     text = TEXT.replace(old, new, 1)
-    if sentence is None:
-        settings = load(tmp_path, groups_input, text.replace("margins.TRACT", "margins.PR-TRACT"))
-        with pytest.raises(InputRefused, match=r"margins.PR-TRACT does nothing without run_pr"):
-            refuse_idle_settings(settings, parameters_of(settings))
-        return
     with pytest.raises(InputRefused) as refused:
         load(tmp_path, groups_input, text)
     assert sentence in str(refused.value)

@@ -8,7 +8,6 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,8 +27,7 @@ from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.noise.draws import Noise
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.files import STAMP_KEY
-from spineflow.tasks.runs.stamps import stamp, write_parquet_once
+from spineflow.tasks.runs.stamps import write_parquet_once
 from spineflow.tasks.topdown.checks.replicate import estimate, measure
 from spineflow.tasks.topdown.estimation.estimate import ShardInput
 from spineflow.tasks.topdown.measurement import measure as measuring
@@ -150,14 +148,9 @@ def test_files_keep_answers(tmp_path: Path):
     starts, rows = np.array([0, 2, 2, 3]), np.array([1, 4, 0])
     values, plb = np.array([-3, 2**40, 7]), np.array(["1/2"] * 3, dtype=object)
     written = DemandedAnswers("total_dpq", geocode, starts, rows, values, np.full(3, 2.5), plb)
-    write_parquet_once(
-        tmp_path / "0.parquet",
-        DEMANDED_SCHEMA,
-        demanded_batches([[written]]),
-        stamp(is_private=False),
-    )
-    assert STAMP_KEY.encode() in pq.read_metadata(tmp_path / "0.parquet").metadata
-    found = read_demanded(tmp_path / "0.parquet", np.array(["a", "x", "c"]))["total_dpq"]
+    file = tmp_path / "0.parquet"
+    write_parquet_once(file, DEMANDED_SCHEMA, demanded_batches([[written]]))
+    found = read_demanded(file, np.array(["a", "x", "c"]))["total_dpq"]
     assert [found.of_geounit(i)[0].tolist() for i in range(3)] == [[], [], [1, 4]]
     assert found.of_geounit(2)[1].tolist() == [-3, 2**40]
     assert found.variance.tolist() == [2.5, np.inf, 2.5]
@@ -219,7 +212,7 @@ def both_ways(cut_county, tmp_path_factory: pytest.TempPathFactory):
         geocode = spine.geolevel(shard.geolevel).geocode[shard.start : shard.stop]
         kept = kept_rows(whole.dpqueries(*place, shard.name), families, PERSONS, geocode)
         file = demanded_file(run, *place, shard.name)
-        write_parquet_once(file, DEMANDED_SCHEMA, demanded_batches(kept), {})
+        write_parquet_once(file, DEMANDED_SCHEMA, demanded_batches(kept))
         ShardInput.read(run, demanding, "persons", spine, shard).estimate()
     return whole, run, demanding, spine, shards
 

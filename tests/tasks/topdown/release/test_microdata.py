@@ -19,6 +19,7 @@ from spineflow.tasks.topdown.release import microdata
 from spineflow.tasks.topdown.release.microdata import BlockCounts, write_microdata
 
 from tests.block_estimates import counts_of_table
+from tests.parquet_pages import mark_not_private
 
 DHC = preset_census("dhc_persons_2020")
 BLOCKS = ["4400103010011000", "4400103010021001", "4400302010011000", "7200302010011000"]
@@ -175,15 +176,16 @@ def test_other_schemas_leave_out_and_append_columns(tmp_path, attributes, column
 
 @pytest.mark.parametrize("universe", ["persons", "units"])
 def test_only_runs_that_are_not_private_are_stamped(tmp_path, universe):
-    def write(folder: Path, is_private: bool):
+    def write(folder: Path):
         if universe == "persons":
             counts = estimates((BLOCKS[0], 0, 2))
-            return write_microdata(counts, PERSONS, folder, is_private=is_private)
+            return write_microdata(counts, PERSONS, folder)
         counts = estimates((BLOCKS[0], 0, 2), n_cells=2)
-        return write_microdata(counts, UNITS, folder, invariants(), is_private=is_private)
+        return write_microdata(counts, UNITS, folder, invariants())
 
-    private = write(tmp_path / "private", True)
-    stamped = write(tmp_path / "stamped", False)
+    private = write(tmp_path / "private")
+    mark_not_private(tmp_path / "stamped")
+    stamped = write(tmp_path / "stamped")
     assert not pq.read_schema(private.parquet).metadata
     assert pq.read_schema(stamped.parquet).metadata == {b"spineflow": b"NOT PRIVATE"}
     assert stamped.csv.read_text() == "# NOT PRIVATE\n" + private.csv.read_text()
