@@ -162,17 +162,8 @@ class AttributeDeclaration(Part):
     down."""
     largest: int | None = None
     """Largest number of the last bin."""
-    contains: Codes | None = None
-    """Codes of which a cell that lists several must have one, for the second of two levels, yes
-    and no; needs `separator`."""
-    separator: str | None = Field(default=None, min_length=1)
-    """Separator of the codes in a cell."""
-    among: Codes | None = None
-    """Further codes that cells may list; a cell with a code neither here nor in `contains` is
-    refused. Left out, any."""
     labels: tuple[str, ...] | None = None
-    """Labels of the bins, by default their ranges, such as 5-14; with `contains`, of a cell without
-    the codes and one with them, by default no and yes."""
+    """Labels of the bins, by default their ranges, such as 5-14."""
     missing: Codes | None = None
     """Codes of a blank in the column, in addition to its table's."""
     blank: str | None = None
@@ -207,10 +198,10 @@ class AttributeDeclaration(Part):
         return value
 
     def _refuse_misfits(self) -> None:
-        kinds = ("levels", "numbers", "bins", "contains", "rules")
+        kinds = ("levels", "numbers", "bins", "rules")
         given = [name for name in kinds if getattr(self, name) is not None]
         if len(given) != 1:
-            raise ValueError("needs one of levels, numbers, bins, contains and rules")
+            raise ValueError("needs one of levels, numbers, bins and rules")
         if (self.column is None) != (given == ["rules"]):
             raise ValueError("needs a column, or rules, which name their own columns")
         self._refuse_idle_keys(given[0])
@@ -220,11 +211,6 @@ class AttributeDeclaration(Part):
                 raise ValueError("needs bins that ascend from 0 or more, and largest after them")
             if self.labels is not None and len(self.labels) != len(self.bins):
                 raise ValueError("needs as many labels as bins")
-        if self.contains is not None:
-            if self.separator is None:
-                raise ValueError("needs the separator of the codes that a cell lists")
-            if self.labels is not None and len(self.labels) != 2:
-                raise ValueError("needs two labels: of a cell without the codes, and one with them")
         if self.numbers is not None and not 0 <= self.numbers[0] <= self.numbers[1]:
             raise ValueError("needs numbers that ascend from 0 or more")
 
@@ -232,9 +218,7 @@ class AttributeDeclaration(Part):
         """Refuse keys that have no meaning for this kind of recode."""
         needs = {
             "largest": (kind == "bins", "bins have"),
-            "labels": (kind in ("bins", "contains"), "bins and contains have"),
-            "separator": (kind == "contains", "contains has"),
-            "among": (kind == "contains", "contains has"),
+            "labels": (kind == "bins", "bins have"),
             "missing": (kind != "rules", "a single column has"),
             "blank": (kind != "rules", "a single column has"),
             "refused": (kind == "rules", "rules have"),

@@ -65,31 +65,6 @@ class CodeSet:
 
 
 @dataclass(frozen=True)
-class ListedCodes:
-    """Cells that list codes: those with one of `wanted`, or those without any.
-
-    `known` are all codes that a cell may list; None for any.
-    """
-
-    wanted: CodeSet
-    known: CodeSet | None
-    separator: str
-    has_any: bool
-
-    def holds(self, value: str | None) -> bool:
-        """Whether a cell lists known codes alone, and is of the kind that is meant."""
-        codes = [code.strip() for code in (value or "").split(self.separator)]
-        codes = [code for code in codes if code]
-        if self.known is not None and not all(map(self.known.holds, codes)):
-            return False
-        return any(map(self.wanted.holds, codes)) == self.has_any
-
-
-Condition = CodeSet | ListedCodes
-"""Condition on a column for a level."""
-
-
-@dataclass(frozen=True)
 class Reading:
     """Preparation of a cell before codes are looked up in it: a blank, where it is missing, or an
     age.
@@ -120,7 +95,7 @@ class Recode:
 
     attribute: str
     levels: tuple[str, ...]
-    rules: tuple[tuple[int, Mapping[str, Condition]], ...]
+    rules: tuple[tuple[int, Mapping[str, CodeSet]], ...]
     reading: Reading | None = None
     refused: tuple[RefusedCodes, ...] = ()
 
@@ -128,12 +103,6 @@ class Recode:
     def columns(self) -> tuple[str, ...]:
         """Columns that the recode reads, each once."""
         return tuple(dict.fromkeys(name for _, where in self.rules for name in where))
-
-    @property
-    def has_listed_codes(self) -> bool:
-        """Whether a level is declared by codes, and not by a range of numbers alone."""
-        codes = (condition for _, where in self.rules for condition in where.values())
-        return any(isinstance(one, CodeSet) and one.texts - {""} for one in codes)
 
     def level_of(self, value: str | None) -> int:
         """Level of one value of a recode of one column; negative where no level has it."""
@@ -172,7 +141,7 @@ class Recode:
         """Whether a number is not among a column's declared codes, but would be with leading
         zeros."""
         codes = [where[column] for _, where in self.rules if column in where]
-        texts = {text for one in codes if isinstance(one, CodeSet) for text in one.texts}
+        texts = {text for one in codes for text in one.texts}
         numbers = {whole_number(text) for text in texts} - {None}
 
         def lacks_zeros(value: str | None) -> bool:
@@ -181,10 +150,10 @@ class Recode:
         return lacks_zeros
 
     @cached_property
-    def _conditions(self) -> tuple[list[tuple[str, Condition]], list[tuple[int, list[int]]]]:
+    def _conditions(self) -> tuple[list[tuple[str, CodeSet]], list[tuple[int, list[int]]]]:
         """Distinct conditions of the rules on a column, and the level of every rule with the
         numbers of its conditions."""
-        number: dict[tuple[str, Condition], int] = {}
+        number: dict[tuple[str, CodeSet], int] = {}
         numbered = [
             (level, [number.setdefault(condition, len(number)) for condition in where.items()])
             for level, where in self.rules
@@ -258,15 +227,14 @@ def compiled_recode(
     if declared.column is None:
         raise ValueError(f"attribute {name!r} has no column")
     labels, conditions = _conditions(name, declared, rounds_down)
-    cases: list[tuple[int, Condition]] = list(enumerate(conditions))
+    cases: list[tuple[int, CodeSet]] = list(enumerate(conditions))
     if declared.blank is not None:
         labels, blank = (*labels, declared.blank), CodeSet(frozenset({""}), ())
-        if any(isinstance(c, CodeSet) and c.holds(None) for c in conditions):
+        if any(codes.holds(None) for codes in conditions):
             raise ValueError(
                 f"attribute {name!r} has a level with blanks although blank is set; keep one"
             )
-        # Precede those that would treat a blank as a list without codes.
-        cases.insert(0, (len(labels) - 1, blank))
+        cases.append((len(labels) - 1, blank))
     if len(set(labels)) < len(labels):
         raise ValueError(f"attribute {name!r} gives two levels one label")
     column = declared.column
@@ -284,16 +252,8 @@ def _reading(declared: AttributeDeclaration) -> Reading | None:
 
 def _conditions(
     name: str, declared: AttributeDeclaration, rounds_down: bool
-) -> tuple[tuple[str, ...], list[Condition]]:
+) -> tuple[tuple[str, ...], list[CodeSet]]:
     """Labels of the levels of a column, and the condition for each."""
-    if declared.contains is not None and declared.separator is not None:
-        wanted = CodeSet.of(declared.contains)
-        known = None
-        if declared.among is not None:
-            known = CodeSet.of((*declared.contains, *declared.among))
-        return declared.labels or ("no", "yes"), [
-            ListedCodes(wanted, known, declared.separator, has_any) for has_any in (False, True)
-        ]
     if declared.levels is not None:
         labels = tuple(declared.levels)
         sets = [CodeSet.of(codes) for codes in declared.levels.values()]
@@ -303,7 +263,7 @@ def _conditions(
                     raise ValueError(
                         f"attribute {name!r}: levels {labels[i]!r} and {labels[j]!r} share a code"
                     )
-        return labels, [*sets]
+        return labels, sets
     if declared.numbers is not None:
         least, most = declared.numbers
         numbers = range(least, most + 1)
@@ -313,4 +273,4 @@ def _conditions(
         pairs = list(zip(declared.bins, ends, strict=True))
         labels = declared.labels or tuple(f"{a}-{b}" if b > a else str(a) for a, b in pairs)
         return labels, [CodeSet(frozenset(), (pair,), rounds_down) for pair in pairs]
-    raise ValueError(f"attribute {name!r} has neither levels, numbers, bins nor contains")
+    raise ValueError(f"attribute {name!r} has neither levels, numbers nor bins")

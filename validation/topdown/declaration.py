@@ -422,9 +422,7 @@ def labels_of(attribute: Mapping[str, Any]) -> tuple[str, ...]:
     """Labels of the levels that a declared attribute has, in their order."""
     if "rules" in attribute:
         return tuple(dict.fromkeys(rule["level"] for rule in attribute["rules"]))
-    if "contains" in attribute:
-        labels = list(attribute.get("labels", ("no", "yes")))
-    elif "levels" in attribute:
+    if "levels" in attribute:
         labels = list(attribute["levels"])
     elif "numbers" in attribute:
         labels = [

@@ -502,7 +502,6 @@ DWELLINGS_BY_SIZE = {"table": "homes", "attributes": ["size"]}
             {"homes": DWELLINGS_BY_SIZE | TOLD_BY_PEOPLE},
             "size of homes",
         ),
-        ({"attributes": ["listed"]}, "listed", {"attributes": ["sex", "listed"]}, {}, "codes of p"),
         ({"area": "work", "attributes": ["sex"]}, "sex", {"invariants": [SEX_EXACT]}, {}, "sex of"),
     ],
 )
@@ -532,7 +531,6 @@ def test_exact_numbers_are_followed_to_every_column_that_tells_them(
         "sex_of": {"column": "people.sex", **LEVELS},
         "size": {"column": "size", **LEVELS},
         "size_of": {"column": "homes.size", **LEVELS},
-        "listed": {"column": "codes", "contains": ["a"], "separator": ";"},
         "constant": {"rules": [{"level": "one", "where": {}}]},
     }
     used = {name for one in universes.values() for name in one["attributes"]}

@@ -72,37 +72,10 @@ def test_bins_and_levels_of_dates_of_birth():
     assert levels(values, levels=ranges, **told)[:5] == ["young", None, "old", "young", "old"]
 
 
-def test_cells_that_list_codes():
-    values = ["fr", "de, fr", "de", None, "frfr", "de,xx", ",", "FR"]
-    told = {"column": "x", "contains": "fr", "separator": ","}
-    assert levels(values, **told) == ["yes", "yes", "no", "no", "no", "no", "no", "no"]
-    assert levels(values, among="de", **told) == [
-        *("yes", "yes", "no", "no", None, None, "no", None)
-    ]
-    named = {"labels": ["without", "with"], "blank": "not asked", "missing": ","}
-    assert levels(values, **told, **named) == [
-        *("with", "with", "without", "not asked", "without", "without", "not asked", "without")
-    ]
-    ranges = {"contains": ["7", {"from": 10, "to": 19}], "separator": "|"}
-    assert levels(["1|12", "1|7", "1|20", "71"], **ranges) == ["yes", "yes", "no", "no"]
-
-
-@given(
-    st.lists(st.sampled_from(["a", "b", "c", "d"])), st.sets(st.sampled_from("abcd"), min_size=1)
-)
-def test_a_list_contains_what_a_set_of_it_meets(codes, wanted):
-    told = {"contains": sorted(wanted), "separator": ";"}
-    assert levels([";".join(codes)], **told) == ["yes" if wanted & set(codes) else "no"]
-
-
 @pytest.mark.parametrize(
     ("declared", "words"),
     [
-        ({"column": "x", "levels": {"a": "1"}, "separator": ","}, "separator, which only contains"),
         ({"column": "x", "levels": {"a": "1"}, "date_format": "DD.MM.YYYY"}, "only age_at"),
-        ({"column": "x", "contains": "1"}, "needs the separator"),
-        ({"column": "x", "contains": "1", "separator": ",", "labels": ["a"]}, "needs two labels"),
-        ({"column": "x", "contains": "1", "separator": ",", "age_at": "2021-01-01"}, "has age_at"),
         ({"rules": [{"level": "a"}], "missing": "1"}, "has missing, which only a single column"),
         ({"column": "x", "numbers": [0, 9], "age_at": "2021-02-30"}, "must be a day"),
         ({"column": "x", "numbers": [0, 9], "age_at": 5}, "must be a day"),

@@ -27,15 +27,15 @@ def write_census(folder: Path, n: int = 400, encoding: str = "latin-1") -> Path:
     """The tables and the settings file, whose path is returned."""
     rng = np.random.default_rng(3)
     folder.mkdir(parents=True, exist_ok=True)
-    people = ["Region;Bezirk;Gemeinde;geboren;Geschlecht;Sprachen"]
+    people = ["Region;Bezirk;Gemeinde;geboren;Geschlecht;Sprache"]
     for _ in range(n):
         year, month, day = rng.integers(1925, 2021), rng.integers(1, 13), rng.integers(1, 29)
         born = f"{day:02d}.{month:02d}.{year}" if rng.random() > 0.05 else "NA"
-        spoken = [one for one in ("de", "it", "rm") if rng.random() < 0.5]
+        spoken = ("de", "it", "rm")[rng.integers(3)]
         if born != "NA" and year < 2000 and rng.random() < 0.4:
-            spoken.append("fr")
+            spoken = "fr"
         place = ";".join(PLACES[rng.integers(len(PLACES))])
-        people.append(f"{place};{born};{'wm'[rng.integers(2)]};{','.join(spoken)}")
+        people.append(f"{place};{born};{'wm'[rng.integers(2)]};{spoken}")
     dwellings = ["Gemeinde;Fläche;bewohnt"]
     for _ in range(n // 2):
         area = f"{rng.integers(1, 200)},{rng.integers(0, 10)}"

@@ -40,7 +40,7 @@ def test_the_input_is_counted_as_a_plain_reading_counts_it(finished):
     had_birthday = (born.dt.month * 100 + born.dt.day) <= 321
     age = day.year - born.dt.year - (~had_birthday)
     level = pd.cut(age, [-1, 14, 29, 64, 110], labels=False).fillna(4).astype(int)
-    french = people["Sprachen"].str.split(",").map(lambda codes: "fr" in codes).astype(int)
+    french = (people["Sprache"] == "fr").astype(int)
     sex = (people["Geschlecht"] == "m").astype(int)
     cell = (sex * 5 + level) * 2 + french
     codes = check.result.areas.frame["Gemeinde"].tolist()

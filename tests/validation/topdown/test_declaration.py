@@ -107,7 +107,6 @@ def test_levels_of_other_universes_are_matched_by_their_labels() -> None:
         ({"bins": [0, 5, 6], "largest": 9}, ("0-4", "5", "6-9")),
         ({"bins": [0, 5], "largest": 9, "labels": ["x", "y"], "blank": "z"}, ("x", "y", "z")),
         ({"numbers": [3, 5]}, ("3", "4", "5")),
-        ({"contains": ["1"], "separator": ";"}, ("no", "yes")),
         ({"rules": [{"level": "b"}, {"level": "a"}, {"level": "b"}]}, ("b", "a")),
         ({"levels": {"q": ["1"], "p": ["2"]}}, ("q", "p")),
     ],
