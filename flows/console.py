@@ -240,8 +240,6 @@ def print_rules(check: InputCheck[object], *, with_counts: bool) -> None:
         print(f"{file.name}: {rows or 'read'}")
         if file.n_rows == 0:
             print(f"note: {file.name} holds no rows.")
-    for note in check.notes:
-        print(f"note: {note}")
     for finding in check.findings[1:]:
         LOGGER.error(finding.sentence(with_counts=with_counts))
 

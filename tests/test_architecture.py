@@ -428,7 +428,7 @@ def test_no_code_asks_whether_a_census_is_declared() -> None:
     """Every census is. What differs is declared: rules of the areas, levels, layouts, words.
 
     Which layout may declare what is asked where declarations are read, and nowhere else; what the
-    rules of a geography settle has names of its own (`census.area_rules`).
+    rules of a geography settle is asked as `census.follows_block_rules`.
     """
     readings = {"CefTables", "CensusTables", "CensusInput"}
     for path in sources():

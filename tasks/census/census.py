@@ -18,7 +18,6 @@ from ..runs.files import read_declared
 from ..runs.names import FileName, Label
 from ..tables.formats import TextFormat
 from .agreements import compiled_agreements, compiled_companions
-from .areas import AREA_RULES, AreaRules
 from .attribute_declarations import AgreeDeclaration, Part, Where
 from .compiled_schemas import (
     Relation,
@@ -278,14 +277,17 @@ class Census:
         return replace(self, universes=universes)
 
     @property
-    def area_rules(self) -> AreaRules:
-        """Facts about its areas by the rules of its geography."""
-        return AREA_RULES[self.geography.rules]
+    def follows_block_rules(self) -> bool:
+        """Whether its areas are blocks of 2020: their geocodes are digits that determine every
+        geolevel, those without an address are in no spine, addresses are public, spines have the
+        AIAN branch, measurements have a published layout, and no cells are tied by relations.
+        """
+        return self.geography.rules is not None
 
     @property
     def code_column(self) -> str | None:
         """The column with codes of areas other than their geocodes, if there is one."""
-        return None if self.area_rules.geocodes_tell_geolevels else self.geolevels[-1]
+        return None if self.follows_block_rules else self.geolevels[-1]
 
     @property
     def geolevels(self) -> tuple[str, ...]:

@@ -34,11 +34,9 @@ from .members import OF_MEMBERS
 from .queries import counted_rows, marginal_query
 from .records import (
     AreaLookup,
-    CodeTally,
     UniverseCounter,
     UniverseTables,
     declared_rules,
-    notes,
     occupant_columns,
     way_columns,
 )
@@ -132,8 +130,7 @@ class CensusTables:
     """The tables of a census, read as it declares; those to which records refer come first.
 
     `ahead` is called with the result of a check while that is judged. Columns that are not
-    recognised have no raw columns. `codes` collects the values of columns for the notes of a check;
-    without it there are no notes.
+    recognised have no raw columns.
     """
 
     census: Census
@@ -141,7 +138,6 @@ class CensusTables:
     files: Mapping[str, tuple[InputFile, ...]]
     ahead: Callable[[CensusInput], object] | None = None
     is_recognised: bool = True
-    codes: CodeTally | None = None
 
     @classmethod
     def of(
@@ -210,23 +206,10 @@ class CensusTables:
             outcomes = (*(readable(name, True) for name in earlier), readable(error.table, False))
             return InputCheck(outcomes, (error.finding,), None, evidence.files.names)
         rules = self.rules(before, counted, evidence)
-        check = evidence.checked(
-            rules,
-            self.files,
-            [readable(name, True) for name in self.tables],
-            lambda: self.result(before, counted),
-            self.ahead,
+        read_all = [readable(name, True) for name in self.tables]
+        return evidence.checked(
+            rules, self.files, read_all, lambda: self.result(before, counted), self.ahead
         )
-        if check.result is None or self.codes is None or not self.codes.values:
-            return check
-        found = [
-            note
-            for name, schema in self.schemas.items()
-            for note in notes(
-                self.census.universes[name], schema, check.result.histograms[name], self.codes
-            )
-        ]
-        return replace(check, notes=tuple(found))
 
     def public_tables(self, *, with_counts: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Return the areas and the public facts about each; records are read only for universes
@@ -253,7 +236,7 @@ class CensusTables:
 
         Raises InputRefused for areas that break a rule, with counts only on request.
         """
-        if self.census.area_rules.have_addresses:
+        if self.census.follows_block_rules:
             return self.public_tables(with_counts=with_counts)
         alone = replace(self, schemas={}, is_recognised=False)
         return alone.check().accepted(with_counts=with_counts).geography, pd.DataFrame()
@@ -285,8 +268,7 @@ class CensusTables:
             self._schema(universe),
             before.ways[universe],
             len(before.areas),
-            recognised=self._recognised(universe),
-            codes=self.codes,
+            self._recognised(universe),
         )
         own = self.files[compiled.declared.table]
         return counter, shaped(own, counter.texts, counter.keys, evidence)

@@ -60,7 +60,7 @@ def _answers(census: Census, universes: Sequence[str]) -> Iterator[ExactAnswers]
                 name, invariant.query, invariant.geolevel, name, reason, invariant.name
             )
     # Spines need the addresses, for every choice of universes.
-    for name in census.universes if census.area_rules.have_addresses else universes:
+    for name in census.universes if census.follows_block_rules else universes:
         universe = census.universes[name]
         for bound in universe.bounds:
             reason = f"the bound {bound.name!r}"

@@ -129,12 +129,6 @@ class Recode:
         """Columns that the recode reads, each once."""
         return tuple(dict.fromkeys(name for _, where in self.rules for name in where))
 
-    @property
-    def has_listed_codes(self) -> bool:
-        """Whether a level is declared by codes, and not by a range of numbers alone."""
-        codes = (condition for _, where in self.rules for condition in where.values())
-        return any(isinstance(one, CodeSet) and one.texts - {""} for one in codes)
-
     def level_of(self, value: str | None) -> int:
         """Level of one value of a recode of one column; negative where no level has it."""
         text = value if self.reading is None else self.reading.text(value)

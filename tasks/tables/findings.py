@@ -103,15 +103,13 @@ class InputCheck(Generic[Accepted]):
     """Outcome of checking an input; `result` is None if a rule failed.
 
     `outcomes` are public, and so are the names of `files`. The counts in `findings` are
-    confidential unless the input is not, and so are `notes`: sentences on records that break no
-    rule.
+    confidential unless the input is not.
     """
 
     outcomes: tuple[Outcome, ...]
     findings: tuple[Finding, ...]
     result: Accepted | None
     files: Sequence[FileRead] = ()
-    notes: tuple[str, ...] = ()
 
     def accepted(self, *, with_counts: bool = False) -> Accepted:
         """The result, or InputRefused with the first finding; counts only if asked for."""

@@ -103,7 +103,7 @@ def redundant_spending_of_run(run: RunDirectory, settings: TopdownSettings) -> t
 
 def refuse_estimate(settings: TopdownSettings) -> None:
     """Refuse settings that allow no estimate, and everything that a topdown run refuses."""
-    if not settings.compiled_census.area_rules.have_published_layout:
+    if not settings.compiled_census.follows_block_rules:
         raise InputRefused(
             "The measurements are of a declared census, but estimate reads only those of the 2020 "
             "Census; continue the run that measured instead."

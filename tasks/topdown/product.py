@@ -21,7 +21,7 @@ from .checks.accuracy.compared import records_by_block
 from .checks.accuracy.report import accuracy_report, write_comparison, write_run_accuracy
 from .checks.pieces import outcomes_of_pieces
 from .estimation.largest_solve import largest_solve, refuse_settings, size_in_words
-from .ingest.ingest import check_with_notes
+from .ingest.ingest import check_input_of
 from .measurement.charge import measurement_files
 from .preflight import (
     check_settings_against_input,
@@ -90,7 +90,7 @@ def words_on_costs(settings: TopdownSettings, _plan: Plan) -> Iterator[Block | S
 TOPDOWN: Product = Product(
     TopdownSettings,
     plan_within_memory,
-    Rules(check_with_notes, check_settings_against_input, refuse_settings),
+    Rules(check_input_of, check_settings_against_input, refuse_settings),
     Checks(outcomes_of_pieces, check_privacy),
     Words(
         budget=words_on_costs,

@@ -179,7 +179,7 @@ def _refuse_declarations(settings: TopdownSettings, refuse: Refuse) -> None:
     """Refuse references to undeclared parts, and declarations that contradict each other."""
     census, universes = settings.compiled_census, settings.run.universes
     has_further = any(one.declared.further_attributes for one in census.universes.values())
-    cannot_hold = settings.blocks_only and not census.area_rules.totals_need_topdown
+    cannot_hold = settings.blocks_only and not census.follows_block_rules
     if settings.run.ghosts == "avoid" and settings.blocks_only:
         refuse(
             "run.ghosts does nothing where every area is estimated by itself; take it out, or "

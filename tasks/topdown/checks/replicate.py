@@ -109,7 +109,7 @@ def lay_out(dataset: RunDirectory, settings: TopdownSettings, folder: Path) -> R
     """
     public = [geography_file(dataset), invariants_file(dataset)]
     public += [held_file(dataset)] if settings.is_held else []
-    drops_totals = settings.blocks_only and settings.compiled_census.area_rules.totals_need_topdown
+    drops_totals = settings.blocks_only and settings.compiled_census.follows_block_rules
     public += [] if drops_totals else [state_totals_file(dataset)]
     names = [path.relative_to(dataset.root).as_posix() for path in public]
     run = link_run(dataset, folder, "confidential", *names)

@@ -178,7 +178,7 @@ def informed_answers(given: ShardInput, means: np.ndarray) -> dict[str, QueryMea
         if name in given.measured:
             own = given.measured[name]
             found[name] = replace(own, values=own.query.answer(means))
-        elif not given.settings.compiled_census.area_rules.may_have_linear_rows:
+        elif given.settings.compiled_census.follows_block_rules:
             query = marginal_query(given.schema, name)
             found[name] = QueryMeasurement(query, query.answer(means), np.zeros(len(means)))
     return found

@@ -17,7 +17,6 @@ from ...census.census_input import CensusInput, CensusTables
 from ...census.histograms import write_histogram
 from ...census.invariants import write_state_totals
 from ...census.members import completed_units
-from ...census.records import CodeTally
 from ...ledger.identity import Digests, store_identity
 from ...ledger.store import open_ledger
 from ...runs.directory import RunDirectory
@@ -46,16 +45,14 @@ def run_census(settings: TopdownSettings) -> Census:
     return replace(census, universes=universes)
 
 
-def reading_of(
-    settings: TopdownSettings, ahead: Ahead | None = None, codes: CodeTally | None = None
-) -> CensusTables:
+def reading_of(settings: TopdownSettings, ahead: Ahead | None = None) -> CensusTables:
     """The tables of a run; messages show their file names. `ahead` is called with the result of a
-    check during its judgement; `codes` get the values of columns with declared codes."""
+    check during its judgement."""
     census, paths = run_census(settings), settings.input.paths()
     schemas = {name: settings.schema_of(name) for name in settings.run.universes}
     named = [name for name in (*census.formats, *census.optional_tables) if name in paths]
     tables = READERS[census.layout].of(census, schemas, {name: paths[name] for name in named})
-    return replace(tables, ahead=ahead, codes=codes)
+    return replace(tables, ahead=ahead)
 
 
 def completed(reading: CensusTables, folder: Path) -> tuple[CensusTables, tuple[Finding, ...]]:
@@ -91,19 +88,12 @@ def completed_file(folder: Path, table: str) -> Path:
     return folder / f"{table}_with_members.parquet"
 
 
-def check_with_notes(settings: TopdownSettings) -> InputCheck[CensusInput]:
-    """Read and check the tables as `check_input_of`, with notes on codes that look misspelt."""
-    return check_input_of(settings, codes=CodeTally())
-
-
 def check_input_of(
-    settings: TopdownSettings,
-    ahead: Ahead | None = None,
-    codes: CodeTally | None = None,
+    settings: TopdownSettings, ahead: Ahead | None = None
 ) -> InputCheck[CensusInput]:
     """Read and check the tables that the settings name; see `reading_of`."""
     with temporary_folder() as folder:
-        reading, findings = completed(reading_of(settings, ahead, codes), Path(folder))
+        reading, findings = completed(reading_of(settings, ahead), Path(folder))
         if findings:
             files = dict.fromkeys(finding.file for finding in findings)
             outcomes = tuple(Outcome("members_tell_their_units", name, False) for name in files)
@@ -191,7 +181,7 @@ def write_accepted(
 def write_totals(run: RunDirectory, settings: TopdownSettings, totals: Mapping[str, Any]) -> None:
     """Write the invariant totals, whose file marks the completion of an ingest."""
     # Where areas are estimated alone, totals above them are no constraints.
-    is_dropped = settings.blocks_only and settings.compiled_census.area_rules.totals_need_topdown
+    is_dropped = settings.blocks_only and settings.compiled_census.follows_block_rules
     write_state_totals(state_totals_file(run), {} if is_dropped else totals)
 
 

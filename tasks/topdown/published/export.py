@@ -115,7 +115,7 @@ def export_measurements(run: RunDirectory, settings: TopdownSettings, folder: Pa
 
 def refuse_export(run: RunDirectory, settings: TopdownSettings, folder: Path) -> None:
     """Raise InputRefused for a run or folder that `export_measurements` does not support."""
-    if not settings.compiled_census.area_rules.have_published_layout:
+    if not settings.compiled_census.follows_block_rules:
         raise InputRefused(
             f"{run.root} is a run of a declared census; the published layout exists only for "
             "the census of 2020."

@@ -86,7 +86,7 @@ def refuse_no_spine(settings: TopdownSettings) -> None:
                 block_geolevels(shares, kind)
             else:
                 declared_geolevels(shares, kind, census.geolevels)
-    totals = _state_totals(settings) if census.area_rules.totals_need_topdown else ()
+    totals = _state_totals(settings) if census.follows_block_rules else ()
     for universe, geolevel in totals:
         if geolevel not in settings.budget[universe].geolevels:
             raise InputRefused(
@@ -294,7 +294,7 @@ class BlockSpines(AreaSpines):
 
 def spines_of(settings: TopdownSettings) -> AreaSpines:
     """The construction of the spines of some settings."""
-    has_addresses = settings.compiled_census.area_rules.have_addresses
+    has_addresses = settings.compiled_census.follows_block_rules
     return BlockSpines(settings) if has_addresses else AreaSpines(settings)
 
 

@@ -367,7 +367,7 @@ class TopdownSections(ProductSettings):
     @property
     def has_block_rules(self) -> bool:
         """Whether spines follow the rules of the blocks of 2020, as a DHC spine always does."""
-        follow = self.compiled_census.area_rules.follow_block_rules
+        follow = self.compiled_census.follows_block_rules
         return follow or self.geography.spine == DHC
 
     @property
