@@ -17,7 +17,7 @@ bad.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -91,95 +91,36 @@ def _with_references(table: pd.DataFrame, settings: EvidenceSettings) -> pd.Data
     return pd.concat([own, baselines, ceilings], ignore_index=True)
 
 
-ERRORS = 3
-"""Errors at which methods are read off."""
-
-
-SIDES = ["error", "value", "low", "high"]
-
-
-def curves(
-    figures: pd.DataFrame, own: pd.DataFrame, methods: Sequence[str]
-) -> dict[str, pd.DataFrame]:
-    """The strengths of each method by error, ascending, with one figure of an attack, whose rows
-    are `own`, and its bounds: `SIDES`.
-
-    A draw whose figure is a measured share has an interval; any other has its value alone.
-    """
-    errors = figures[(figures["measure"] == READ) & (figures["level"] == ALL)]
-    keys = ["method", "strength"]
-    own = own.assign(low=own["low"].fillna(own["value"]), high=own["high"].fillna(own["value"]))
-    table = own.groupby(keys).agg({"value": "mean", "low": "min", "high": "max"})
-    table = table.assign(error=errors.groupby(keys)["value"].mean()).dropna().sort_values("error")
-    by_method = dict(tuple(table.reset_index().groupby("method")[SIDES]))
-    return {method: by_method[method] for method in methods if method in by_method}
-
-
-def figure_at(curve: pd.DataFrame, error: float) -> tuple[float, float, float] | None:
-    """Figure and bounds of a method at an error, straight between strengths; None beyond them."""
-    known = curve["error"].to_numpy()
-    if not known[0] <= error <= known[-1]:
-        return None
-    value, low, high = (float(np.interp(error, known, curve[side])) for side in SIDES[1:])
-    return value, low, high
-
-
 def pictures(figures: pd.DataFrame, settings: EvidenceSettings) -> Iterator[Section]:
-    """The first figure of each attack by error, and at equal errors."""
+    """The first figure of each attack by error, method by method: means over the draws of each
+    strength, and the range of the draws and of their own intervals, if any."""
+    keys = ["method", "strength"]
+    errors = figures[(figures["measure"] == READ) & (figures["level"] == ALL)]
+    error = errors.groupby(keys)["value"].mean()
     for name in settings.evidence.attacks:
         own = first_that_differs(figures, name)
         if own is None:
             continue
-        found = curves(figures, own, list(settings.methods))
-        if not found:
+        own = own.assign(low=own["low"].fillna(own["value"]), high=own["high"].fillna(own["value"]))
+        table = own.groupby(keys).agg({"value": "mean", "low": "min", "high": "max"})
+        table = table.assign(error=error).dropna().sort_values("error").reset_index()
+        of_methods = [table[table["method"] == method] for method in settings.methods]
+        curves = {format_name(c["method"].iloc[0]): c for c in of_methods if len(c)}
+        if not curves:
             continue
         first = own.iloc[0]
-        words = column_name(str(first["measure"]).removeprefix(f"{name}: "), str(first["group"]))
         svg = line_chart(
-            {format_name(method): (own["error"], own["value"]) for method, own in found.items()},
+            {method: (curve["error"], curve["value"]) for method, curve in curves.items()},
             title=f"{format_name(name)} by error",
             x_label=READ,
-            y_label=words,
-            intervals={
-                format_name(method): (own["low"], own["high"]) for method, own in found.items()
-            },
+            y_label=column_name(first["measure"].removeprefix(f"{name}: "), first["group"]),
+            intervals={method: (curve["low"], curve["high"]) for method, curve in curves.items()},
         )
         caption = (
             "A line joins the strengths of a method; further left is more accurate. Upright lines "
             "are the range of the draws, with the intervals that they have of their own."
         )
-        blocks: list[Block] = [Figure(svg, caption)]
-        if (table := table_at_equal_errors(found)) is not None:
-            blocks += [f"{words}, at equal {READ}:", table]
-        yield Section(format_name(name).capitalize(), tuple(blocks))
-
-
-def table_at_equal_errors(found: Mapping[str, pd.DataFrame]) -> Table | None:
-    """The figures of methods of several strengths at the errors that most of them have; None where
-    no two have one.
-    """
-    several = {name: curve for name, curve in found.items() if len(curve) > 1}
-    ends = np.unique([end for curve in several.values() for end in curve["error"]])
-    covered = np.array(
-        [sum(figure_at(own, end) is not None for own in several.values()) for end in ends]
-    )
-    if not len(ends) or covered.max() < 2:
-        return None
-    chosen = np.sort(ends[np.argsort(-covered, kind="stable")[:ERRORS]])
-    rows = [
-        {"method": format_name(name)}
-        | {
-            f"{error:.3g}": with_range(*at) if (at := figure_at(curve, error)) else NONE
-            for error in chosen
-        }
-        for name, curve in several.items()
-    ]
-    return Table.of(rows)
-
-
-def with_range(value: float, low: float, high: float) -> str:
-    """A figure, and its bounds where they differ."""
-    return f"{value:.3g}" if low == high else f"{value:.3g} ({low:.3g} to {high:.3g})"
+        yield Section(format_name(name).capitalize(), (Figure(svg, caption),))
 
 
 def first_that_differs(figures: pd.DataFrame, attack: str) -> pd.DataFrame | None:
@@ -277,10 +218,13 @@ def restore_figures(run: RunDirectory, _settings: EvidenceSettings) -> None:
             shutil.copyfile(run.release / path.name, part)
 
 
-def _format_range(rows: pd.DataFrame) -> str:
+def _format_range(values: pd.Series) -> str:
     """The mean of some values, and their range where there are several."""
-    values = rows["value"].dropna()
-    return NONE if values.empty else with_range(values.mean(), values.min(), values.max())
+    known = values.dropna()
+    if known.empty:
+        return NONE
+    mean, low, high = known.mean(), known.min(), known.max()
+    return f"{mean:.3g}" if low == high else f"{mean:.3g} ({low:.3g} to {high:.3g})"
 
 
 def _methods(figures: pd.DataFrame, settings: EvidenceSettings) -> Section:
@@ -292,7 +236,7 @@ def _methods(figures: pd.DataFrame, settings: EvidenceSettings) -> Section:
             method.GUARANTEE,
             method.facts.invariants,
             method.facts.reading,
-            _format_range(seconds[seconds["method"] == name]),
+            _format_range(seconds.loc[seconds["method"] == name, "value"]),
         )
         for name, method in settings.methods.items()
     )
@@ -319,19 +263,13 @@ def _table(
     own: pd.DataFrame, settings: EvidenceSettings, columns: Sequence[tuple[str, str]]
 ) -> Table:
     """A row for every method and strength that has some of the columns: measures of groups."""
-    by_key = dict(tuple(own.groupby(["method", "strength"])))
-    releases = ((name, own) for name, of in settings.methods.items() for own in of.strengths)
+    values = own.groupby(["method", "strength", "measure", "group"], sort=False)["value"]
+    texts = values.agg(_format_range).unstack(["measure", "group"]).reindex(columns=[*columns])
+    releases = [(name, own) for name, of in settings.methods.items() for own in of.strengths]
     rows = tuple(
-        (
-            format_name(name),
-            strength,
-            *(
-                _format_range(found[(found["measure"] == measure) & (found["group"] == group)])
-                for measure, group in columns
-            ),
-        )
+        (format_name(name), strength, *texts.loc[(name, strength)].fillna(NONE))
         for name, strength in [*releases, (BASELINE, ""), (CEILING, "")]
-        if (found := by_key.get((name, strength))) is not None
+        if (name, strength) in texts.index
     )
     return Table(("method", "strength", *(column_name(*own) for own in columns)), rows)
 

@@ -304,8 +304,6 @@ class Comparison(Section):
     and age; left out, rebuilt persons are not matched."""
     learned: str = ""
     """Marginal query whose answer the attacker infers, such as race; needs `known`."""
-    zones: int = Field(default=2, ge=1, le=4)
-    """Most neighbouring areas of a level in a union whose difference from others is taken."""
     blocks: int | None = Field(
         default=None,
         ge=1,
@@ -315,9 +313,6 @@ class Comparison(Section):
     )
     seconds: float = Field(default=2.0, gt=0)
     """Longest time of a solver for one part of an area; undecided parts are reported."""
-    minutes: float | None = Field(default=None, gt=0)
-    """Longest processor time for all areas of a release; the others are reported as without a
-    solution. Left out, no limit."""
 
 
 class EvidenceSettings(ProductSettings):

@@ -2,8 +2,8 @@
 
 Where some zones of one zoning cover, or are within, zones of another, the difference of their
 published figures is a figure of the sliver between them [Differencing1998]. Zones that overlap are
-joined in a graph; connected groups of zones of one zoning are compared with the smallest cover and
-with the largest part of zones of the other.
+joined in a graph; zones of one zoning, and pairs of neighbours, are compared with the smallest
+cover and with the largest part of zones of the other.
 
 Noise is averaged away over all published figures that share cells. A total that was perturbed on
 its own is also the sum of the perturbed parts of every table that splits it [Averaging2020]. Least
@@ -36,10 +36,6 @@ class Zonings:
 
     overlap: sparse.csr_array
     atom: np.ndarray
-
-    @property
-    def n_atoms(self) -> int:
-        return self.overlap.nnz
 
 
 def zonings(first: np.ndarray, second: np.ndarray) -> Zonings:
@@ -90,12 +86,12 @@ class Differences:
         return np.maximum(lower, 0), upper
 
 
-def differences(zoning: Zonings, *, largest_group: int = 2) -> Differences:
+def differences(zoning: Zonings) -> Differences:
     """All slivers between groups of zones and their covers and parts, each of them once.
 
-    Groups are connected sets of up to `largest_group` zones of one zoning, neighbours being zones
-    that share a zone of the other. The cover of a group is every zone of the other zoning that it
-    touches, its part every zone of the other that is within it. With 1, groups are single zones.
+    Groups are single zones of one zoning, and pairs of neighbours: zones that share a zone of the
+    other. The cover of a group is every zone of the other zoning that it touches, its part every
+    zone of the other that is within it.
     """
     pairs = zoning.overlap.tocoo()
     order = np.argsort(pairs.data)
@@ -104,7 +100,7 @@ def differences(zoning: Zonings, *, largest_group: int = 2) -> Differences:
     found = []
     for side, (own, other) in enumerate((of_atoms, of_atoms[::-1])):
         touch = sparse.csr_array(own @ other.T)
-        groups = _connected_groups(touch, largest_group)
+        groups = _zones_and_pairs(touch)
         touched = sparse.csr_array(groups @ touch)
         cover, part = (touched > 0).astype(np.int64), touched.copy()
         part.data = (part.data == touch.sum(axis=0)[part.indices]).astype(np.int64)
@@ -123,41 +119,26 @@ def differences(zoning: Zonings, *, largest_group: int = 2) -> Differences:
     return Differences(first, second, atoms).among(np.array([*numbers.values()]))
 
 
-def _connected_groups(touch: sparse.csr_array, largest: int) -> sparse.csr_array:
-    """(groups, zones) 0/1: connected sets of at most so many zones, each once, by the zones of the
-    other zoning that each touches."""
-    near = sparse.csr_array(touch @ touch.T)
-    neighbours = [own.tolist() for own in np.split(near.indices, near.indptr[1:-1])]
-    level = {(zone,) for zone in np.flatnonzero(np.diff(touch.indptr)).tolist()}
-    found = sorted(level)
-    for _ in range(1, largest):
-        level = {
-            tuple(sorted({*group, zone}))
-            for group in level
-            for member in group
-            for zone in neighbours[member]
-            if zone not in group
-        }
-        found += sorted(level)
-    row = np.repeat(np.arange(len(found)), [len(group) for group in found])
-    column = np.concatenate([np.array(group, dtype=np.int64) for group in found])
-    shape = len(found), touch.shape[0]
-    return sparse.csr_array((np.ones(len(row), dtype=np.int64), (row, column)), shape=shape)
+def _zones_and_pairs(touch: sparse.csr_array) -> sparse.csr_array:
+    """(groups, zones) 0/1: single zones, and pairs with a common zone of the other zoning, by the
+    zones of the other that each touches."""
+    zones = np.flatnonzero(np.diff(touch.indptr))
+    near = sparse.csr_array(sparse.triu(touch @ touch.T, 1))
+    near.sort_indices()
+    one, other = near.nonzero()
+    singles, *ends = (incidence(own, touch.shape[0]).T for own in (zones, one, other))
+    return sparse.csr_array(sparse.vstack([singles, sum(ends)]))
 
 
-@dataclass(frozen=True)
-class Exposure:
-    """Slivers under a threshold, persons in them (each once), and shares of these slivers: rounded
-    count exactly right, off by one person at most, pinned to one number by bounds, or shown by
-    bounds to be under the threshold. NaN if there are none.
-    """
-
-    slivers: int
-    persons: int
-    exact: float
-    within_one: float
-    pinned: float
-    shown_small: float
+DIFFERENCING, AVERAGING = "differencing", "averaging"
+THRESHOLDS = (3, 10)
+"""Slivers with fewer persons than this are the targets."""
+EXACT, WITHIN_ONE, PINNED, SHOWN_SMALL = (
+    "counts of them found exactly",
+    "found within one",
+    "counts of them proven by bounds",
+    "proven by bounds to be below",
+)
 
 
 def grade_differencing(
@@ -167,27 +148,30 @@ def grade_differencing(
     bounds: tuple[np.ndarray, np.ndarray],
     truth: np.ndarray,
     threshold: int,
-) -> Exposure:
-    """Grade the attack on slivers with 1 to `threshold` - 1 persons.
+) -> dict[str, float]:
+    """Grade the attack on slivers with 1 to `threshold` - 1 persons: their number, the persons in
+    them (each once), and the shares of these slivers whose rounded count is exactly right, or off
+    by one person at most, or pinned to one number by bounds, or shown by bounds to be under the
+    threshold, if there are any.
 
     `found` are estimates of the slivers' counts (`Differences.figures`), `bounds` proven bounds
     (`Differences.bounds`), `truth` the persons of every unit.
     """
-    of_atoms = np.bincount(zoning.atom, truth, minlength=zoning.n_atoms).astype(np.int64)
+    of_atoms = np.bincount(zoning.atom, truth, minlength=zoning.overlap.nnz).astype(np.int64)
     counts = np.asarray(slivers.atoms @ of_atoms)
     small = np.flatnonzero((counts > 0) & (counts < threshold))
     atoms = np.unique(slivers.atoms[small].indices)
     counts, (lower, upper) = counts[small], (np.asarray(end)[small] for end in bounds)
     error = np.abs(np.rint(np.asarray(found)[small]) - counts)
     holds = (lower <= counts) & (counts <= upper)
-    claims = error == 0, error <= 1, holds & (lower == upper), holds & (upper < threshold)
-    shares = (float(claim.mean()) if small.size else np.nan for claim in claims)
-    return Exposure(small.size, int(of_atoms[atoms].sum()), *shares)
-
-
-DIFFERENCING, AVERAGING = "differencing", "averaging"
-THRESHOLDS = (3, 10)
-"""Slivers with fewer persons than this are the targets."""
+    claims = {
+        EXACT: error == 0,
+        WITHIN_ONE: error <= 1,
+        PINNED: holds & (lower == upper),
+        SHOWN_SMALL: holds & (upper < threshold),
+    }
+    graded = {"slivers": float(small.size), "persons in slivers": float(of_atoms[atoms].sum())}
+    return graded | {what: float(claim.mean()) for what, claim in claims.items() if small.size}
 
 
 COUNT_CLASSES = {"0": (0, 0), "1": (1, 1), "2": (2, 2), "3-9": (3, 9), "10+": (10, UNBOUNDED)}
@@ -197,13 +181,13 @@ COUNT_CLASSES = {"0": (0, 0), "1": (1, 1), "2": (2, 2), "3-9": (3, 9), "10+": (1
 def difference(release: Release) -> Iterator[Row]:
     """Figures of the slivers between levels that do not nest, by tables of one number.
 
-    A sliver is the difference between one zone, or some neighbours together, of one level and zones
+    A sliver is the difference between one zone, or two neighbours together, of one level and zones
     of the other.
     """
     for first, second in _pairs(release):
         zones = [_zones(table) for table in (first, second)]
         zoning = zonings(*zones)
-        slivers = differences(zoning, largest_group=release.comparison.zones)
+        slivers = differences(zoning)
         told = [
             _published_figures(release, table, own)
             for table, own in zip((first, second), zones, strict=True)
@@ -219,18 +203,12 @@ def difference(release: Release) -> Iterator[Row]:
         for threshold in THRESHOLDS:
             group = f"below {threshold} persons"
             graded = grade_differencing(unused, zoning, found, bounds, persons, threshold)
-            yield level, f"{DIFFERENCING}: slivers", group, float(graded.slivers)
-            yield level, f"{DIFFERENCING}: persons in slivers", group, float(graded.persons)
             # A guesser without the release, knowing only that a sliver is small, takes one of its
             # possible counts; nothing is proven.
-            for shown, share, guess in (
-                ("counts of them found exactly", graded.exact, 1 / (threshold - 1)),
-                ("found within one", graded.within_one, None),
-                ("counts of them proven by bounds", graded.pinned, 0.0),
-                ("proven by bounds to be below", graded.shown_small, 0.0),
-            ):
-                if graded.slivers:
-                    yield from figures(level, f"{DIFFERENCING}: {shown}", group, share, guess)
+            guesses = {EXACT: 1 / (threshold - 1), PINNED: 0.0, SHOWN_SMALL: 0.0}
+            for what, value in graded.items():
+                measure = f"{DIFFERENCING}: {what}"
+                yield from figures(level, measure, group, value, guesses.get(what))
 
 
 def _pairs(release: Release) -> Iterator[tuple[RequestedTable, RequestedTable]]:

@@ -148,10 +148,8 @@ def likeliest_of_blocks(
     """
     costs = lru_cache(maxsize=None)(costs)
     return [
-        likeliest(system, [costs(tuple(own)) for own in published[block].tolist()], effort)
-        if is_in_time
-        else None
-        for block, is_in_time in effort.until_deadline(range(len(published)))
+        likeliest(system, [costs(tuple(own)) for own in rows], effort)
+        for rows in published.tolist()
     ]
 
 

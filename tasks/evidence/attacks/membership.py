@@ -36,7 +36,7 @@ from ...ledger.accounting import epsilon_tight
 from ..methods.accuracy import ALL
 from ..methods.publish import generator_of, swap_people
 from ..settings import DifferentialPrivacy, Swapping
-from ..tables import RequestedTable, Tables
+from ..tables import RequestedTable
 from .likelihood import chance_of
 from .rebuilding import composition, guess_from_blocks
 from .release import Rate, Release, Row, clopper_pearson, figures
@@ -128,7 +128,9 @@ PRECISION, RECALL = "precision of who was swapped", "share of the swapped that i
 
 
 def detect_swaps(release: Release) -> Iterator[Row]:
-    """Figures of who was swapped, found by people who are one of their kind in all areas.
+    """Figures of who was swapped, found by people who are one of their kind in all areas: shares
+    of people who are linked, who were swapped among those said to be moved, and who are said to be
+    moved among the swapped.
 
     The attacker knows where such people live, and sees the area in which a table counts one. A
     method without swapping has no such figures.
@@ -141,81 +143,38 @@ def detect_swaps(release: Release) -> Iterator[Row]:
         release.comparison.seed, draw.method, str(draw.strength), str(draw.number)
     )
     moved = swap_people(population, release.method, draw.strength, generator).area != people.area
-    record = np.full(len(people), -1, dtype=np.int64)
-    is_moved = np.zeros(len(people), dtype=bool)
+    is_linked, is_moved = np.zeros((2, len(people)), dtype=bool)
     for table in release.tables:
-        found = _link_by_answer(table, release.published, people)
-        new = found.is_linked & (record < 0)
-        record[new], is_moved[new] = found.record[new], found.is_moved[new]
-    level = release.smallest.level
+        released = np.nan_to_num(release.published[table.key].value)
+        row, place = table.query.row_of_cell[people.cell], table.places.entity[people.area]
+        counted = table.counted[people.cell] & (row >= 0)
+        linked, found = link_singles(row, np.where(counted, place, -1), released)
+        is_moved |= linked & ~is_linked & found
+        is_linked |= linked
+    level, right = release.smallest.level, int((is_moved & moved).sum())
     # A guesser without the release takes every household for swapped.
     baseline = clopper_pearson(int(moved.sum()), len(people))
-    for measure, rate in grade_links(HouseholdLinks(record, is_moved), moved).items():
-        guess = baseline if measure == PRECISION else None
+    for measure, n, among, guess in (
+        ("people who are linked", int(is_linked.sum()), len(people), None),
+        (PRECISION, right, int(is_moved.sum()), baseline),
+        (RECALL, right, int(moved.sum()), None),
+    ):
+        rate = clopper_pearson(n, among)
         yield from figures(level, f"{SWAPS}: {measure}", ALL, rate, guess)
 
 
-def _link_by_answer(table: RequestedTable, published: Tables, people: People) -> HouseholdLinks:
-    """The people of whose kind, by an answer of a table, there is one in all, there and here."""
-    value = np.nan_to_num(published[table.key].value)
-    entity, answer = np.nonzero(value > 0)
-    times = value[entity, answer].astype(np.int64)
-    places = table.places.entity[people.area]
-    counted = table.counted[people.cell] & (places >= 0)
-    # Whoever the table does not count has a key of his own that nothing is linked by.
-    key = np.where(counted, table.query.row_of_cell[people.cell], -1 - np.arange(len(people)))
-    return link_households(key, places, np.repeat(answer, times), np.repeat(entity, times))
+def link_singles(
+    row: np.ndarray, place: np.ndarray, released: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Masks `(n,)` of the records that are alone with their row in all places, both among these and
+    in a release, and of those among them that are released in another place.
 
-
-@dataclass(frozen=True)
-class HouseholdLinks:
-    """Households known to the attacker: `record` of the release that is theirs, -1 if none is sure.
-
-    `is_moved` marks those that are released in another place than the known one.
+    row, place : (n,) of every record, the place -1 for none. released : (places, rows) counts.
     """
-
-    record: np.ndarray
-    is_moved: np.ndarray
-
-    @property
-    def is_linked(self) -> np.ndarray:
-        return self.record >= 0
-
-
-def link_households(
-    known_key: np.ndarray,
-    known_place: np.ndarray,
-    released_key: np.ndarray,
-    released_place: np.ndarray,
-) -> HouseholdLinks:
-    """Links households that are alone with their key among the known and among the released.
-
-    Keys are invariant under swapping: the composition of the household, and the wide area (state)
-    within which it swaps. An attacker who knows a part of the households alone links some wrongly,
-    which `grade_links` shows.
-    """
-    if not len(released_key):
-        return HouseholdLinks(np.full(len(known_key), -1), np.zeros(len(known_key), dtype=bool))
-    keys, first, counts = np.unique(released_key, return_index=True, return_counts=True)
-    place = np.minimum(np.searchsorted(keys, known_key), len(keys) - 1)
-    among_known = np.unique(known_key, return_inverse=True, return_counts=True)
-    is_single = among_known[2][among_known[1]] == 1
-    is_sure = is_single & (keys[place] == known_key) & (counts[place] == 1)
-    record = np.where(is_sure, first[place], -1)
-    return HouseholdLinks(record, is_sure & (released_place[record] != known_place))
-
-
-def grade_links(found: HouseholdLinks, truth: np.ndarray) -> dict[str, Rate]:
-    """Grades links by which known households were swapped, with Clopper-Pearson intervals: shares
-    that are linked, that were swapped among those said to be moved, and that are said to be moved
-    among the swapped.
-    """
-    right = int((found.is_moved & truth).sum())
-    return {
-        "people who are linked": clopper_pearson(int(found.is_linked.sum()), len(truth)),
-        PRECISION: clopper_pearson(right, int(found.is_moved.sum())),
-        RECALL: clopper_pearson(right, int(truth.sum())),
-    }
+    n_known = np.bincount(row[place >= 0], minlength=released.shape[1])
+    is_single = (n_known == 1) & (np.maximum(released, 0).astype(np.int64).sum(axis=0) == 1)
+    is_linked = is_single[row] & (place >= 0)
+    return is_linked, is_linked & (released.argmax(axis=0)[row] != place)
 
 
 NAME = "membership"

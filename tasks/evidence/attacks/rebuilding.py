@@ -190,10 +190,8 @@ class Rebuilt:
 def rebuilt(release: Release) -> Rebuilt:
     """The attacked areas of a release, rebuilt from its tables."""
     lower, upper = release.bounds()
-    own = release.comparison
-    limit = np.inf if own.minutes is None else 60 * own.minutes / release.part[1]
-    effort = Effort(seconds=own.seconds, all_seconds=limit)
-    found = reconstruct(release.bounded_system, lower, upper, seed=own.seed, effort=effort)
+    effort, seed = Effort(seconds=release.comparison.seconds), release.comparison.seed
+    found = reconstruct(release.bounded_system, lower, upper, seed=seed, effort=effort)
     return Rebuilt(found, most_likely(release, lower, upper, found, effort))
 
 

@@ -17,11 +17,10 @@ bounded noise, 0 to `UNBOUNDED` for withheld figures.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from enum import IntEnum
 from functools import cached_property
-from time import thread_time
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -241,28 +240,17 @@ class BlockStatus(IntEnum):
 
 @dataclass(frozen=True)
 class Effort:
-    """Limits per component: solutions and nodes of the enumeration, nodes and seconds of HiGHS.
-
-    `all_seconds` is the processor time for all blocks together: blocks not reached by then stay
-    unsolved.
-    """
+    """Limits per component: solutions and nodes of the enumeration, nodes and seconds of HiGHS."""
 
     solutions: int = 500
     enumeration_nodes: int = 5_000
     solver_nodes: int = 200
     seconds: float = 5.0
-    all_seconds: float = np.inf
 
     @property
     def limits(self) -> dict[str, Any]:
         """The limits of one solve by HiGHS."""
         return {"node_limit": self.solver_nodes, "time_limit": self.seconds}
-
-    def until_deadline(self, blocks: Iterable[int]) -> Iterator[tuple[int, bool]]:
-        """Blocks with whether there is still time for each."""
-        start = thread_time()
-        for block in blocks:
-            yield block, thread_time() - start < self.all_seconds
 
 
 EFFORT = Effort()
@@ -387,18 +375,14 @@ def reconstruct(
     found, bound = np.zeros(n_blocks), np.zeros(n_blocks)
     persons, certain = np.zeros((2, n_blocks), np.int64)
     cells, counts = [], []
-    for block, is_in_time in effort.until_deadline(range(n_blocks)):
-        if not is_in_time:
-            status[block], bound[block] = BlockStatus.UNSOLVED, np.inf
-            continue
+    for block in range(n_blocks):
         histogram, status[block], found[block], bound[block], certain[block] = rebuild.block(
             lower[block].astype(np.int64), upper[block].astype(np.int64)
         )
         cells.append(np.flatnonzero(histogram))
         counts.append(histogram[cells[-1]])
         persons[block] = counts[-1].sum()
-    # Those that time has cut off are the last.
-    blocks = np.repeat(np.arange(len(cells)), [len(part) for part in cells])
+    blocks = np.repeat(np.arange(n_blocks), [len(part) for part in cells])
     empty = np.zeros(0, dtype=np.int64)
     return Reconstruction(
         blocks,
