@@ -19,8 +19,7 @@ from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.trips.accuracy import ACCURACY
 from spineflow.tasks.trips.estimation.estimate import ROOT, MeasuredTree, step_down
 from spineflow.tasks.trips.ingest.files import read_plan, read_truth
-from spineflow.tasks.trips.measurement import read_cuts
-from spineflow.tasks.trips.plan import estimates_files, measured_file
+from spineflow.tasks.trips.plan import estimates_file, measured_file
 from spineflow.tasks.trips.product import TRIPS
 from spineflow.tasks.trips.release import released_level
 from spineflow.tasks.trips.tree import NodeCounts
@@ -116,10 +115,9 @@ def test_a_selection_measures_children_of_what_it_found(finished: Finished) -> N
     assert plan.is_selected and not plan.measures_all
     n_measured = []
     for level in plan.levels:
-        files = [measured_file(run, level, own.name) for own in read_cuts(run, level).shards]
-        n_measured.append(sum(pq.read_metadata(file).num_rows for file in files))
+        n_measured.append(pq.read_metadata(measured_file(run, level)).num_rows)
     assert n_measured[0] == 3 and n_measured[-1] < 64
-    first_pass = [len(pq.read_table(estimates_files(run, k, kind="selection")[0])) for k in (2, 3)]
+    first_pass = [len(pq.read_table(estimates_file(run, k, "selection"))) for k in (2, 3)]
     assert first_pass[0] <= 9 and first_pass[1] <= 24
 
 
@@ -155,7 +153,7 @@ def test_a_budget_for_a_margin_is_that_of_its_noise(finished: Finished) -> None:
     run, settings = finished()
     plan = read_plan(run)
     assert plan.guarantee is not None
-    sigma = math.sqrt(float(plan.noise[4]))
+    sigma = math.sqrt(float(plan.parameter(4)))
     rho = float(plan.guarantee.parameter)
     for margin, is_less in ((math.ceil(1.96 * sigma) + 1, True), (int(1.96 * sigma) - 1, False)):
         (told,) = TRIPS.needed(settings, {plan.tree.level_name(4): margin})
