@@ -15,7 +15,7 @@ import pytest
 from spineflow.tasks.products.comparison import read_errors
 from spineflow.tasks.products.product import Words
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.errors import InputRefused, SpineflowError
 from spineflow.tasks.trips.accuracy import ACCURACY
 from spineflow.tasks.trips.estimation.estimate import ROOT, MeasuredTree, step_down
 from spineflow.tasks.trips.ingest.files import read_plan, read_truth
@@ -170,11 +170,11 @@ def test_measurements_of_other_nodes_are_not_taken(finished: Finished) -> None:
     plan = read_plan(run)
     children = plan.tree.children(0, ROOT)[0]
     measured = MeasuredTree.rooted(plan.tree, 9, 0.0)
-    with pytest.raises(ValueError, match="level 1 are of other nodes"):
+    with pytest.raises(SpineflowError, match="above level_01 differ from those that decided"):
         measured.add_level(ROOT, NodeCounts(children[::-1], np.array([1, 2, 3])), 1.0)
     measured.add_level(ROOT, NodeCounts(children, np.array([1, 2, 3])), 1.0)
     assert [own.tolist() for own in measured.combined()] == [[9.0], [2.0, 3.0, 4.0]]
-    with pytest.raises(ValueError, match="level 1 are of other nodes"):
+    with pytest.raises(SpineflowError, match="above level_01 differ from those that decided"):
         step_down(
             plan.tree,
             1,
