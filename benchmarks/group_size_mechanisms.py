@@ -42,14 +42,13 @@ from spineflow.tasks.group_sizes.plan import (
     PROVEN,
     PUBLISHED,
     RELAXED,
-    LevelPlan,
     Plan,
     calibrate,
     default_mechanism,
 )
 from spineflow.tasks.group_sizes.release import write_tables
 from spineflow.tasks.noise.distributions import SeededRandom, SystemRandom
-from spineflow.tasks.noise.draws import UnchargedNoise
+from spineflow.tasks.noise.draws import Noise, UnchargedNoise
 from spineflow.tasks.products.measurement import with_noise
 from spineflow.tasks.runs.errors import SolveFailed
 from spineflow.tasks.tables.value_tallies import ValueTally
@@ -101,7 +100,7 @@ class Case:
     def noisy(self, plan: Plan, source) -> list[np.ndarray]:
         draws = UnchargedNoise(source)
         return [
-            with_noise(true_vector(plan.vector, counts), level.noise_of(plan.noise), draws)
+            with_noise(true_vector(plan.vector, counts), level.noise, draws)
             for level, counts in zip(plan.levels, self.truth, strict=True)
         ]
 
@@ -175,14 +174,10 @@ def measured_once(replicates: int) -> Iterator[str]:
         each = replace(
             once,
             levels=tuple(
-                LevelPlan(
-                    level.level,
-                    level.n_regions,
-                    third,
-                    level.sensitivity,
-                    None if once.rho else level.sensitivity / third,
-                    1,
-                    level.sensitivity / (2 * once.rho * third) if once.rho else None,
+                replace(
+                    level,
+                    share=third,
+                    noise=Noise(once.noise, level.moved / (third * (2 * once.rho or 1))),
                 )
                 for level in once.levels
             ),

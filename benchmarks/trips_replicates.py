@@ -15,9 +15,10 @@ from spineflow.tasks.trips.estimation.estimate import (
     integer_pass,
     only_children,
     step_down,
+    weight_variance,
 )
 from spineflow.tasks.trips.ingest.ingest import check_input
-from spineflow.tasks.trips.measurement import all_nodes, with_noise
+from spineflow.tasks.trips.measurement import all_nodes, listed_leaves, with_noise
 from spineflow.tasks.trips.plan import Plan
 from spineflow.tasks.trips.settings import TripsMechanism, TripsSettings
 from spineflow.tasks.trips.tree import NodeCounts, TrueTree, sum_by_key
@@ -37,8 +38,8 @@ def replicate(
     if plan.is_top_down:
         return _top_down(plan, truth, mechanism, draws)
     depth = plan.tree.depth
-    if plan.budget is None:
-        levels = [plan.stability.measure(truth.leaves, draws)]
+    if plan.threshold is not None:
+        levels = [listed_leaves(plan, truth.leaves, draws)]
     else:
         keys = np.arange(plan.tree.n_nodes(depth))
         noisy = with_noise(truth.leaves.counts_of(keys), plan, depth, draws)
@@ -53,8 +54,8 @@ def _top_down(
     plan: Plan, truth: TrueTree, mechanism: TripsMechanism, draws: UnchargedNoise
 ) -> list[NodeCounts]:
     root, variance = np.array([truth.leaves.total]), 0.0
-    if 0 in plan.level_budget.shares:
-        root, variance = with_noise(root, plan, 0, draws), plan.weight_variance(0)
+    if 0 in plan.measures:
+        root, variance = with_noise(root, plan, 0, draws), weight_variance(plan, 0)
     measured = MeasuredTree.rooted(plan.tree, int(root[0]), variance)
     released = [NodeCounts(ROOT, root).positive]
     for level in range(1, plan.tree.depth + 1):
@@ -68,7 +69,7 @@ def _top_down(
         keys, _ = plan.tree.children(level - 1, parents)
         counts = truth.levels[level].counts_of(keys)
         noisy = NodeCounts(keys, with_noise(counts, plan, level, draws))
-        measured.add_level(parents, noisy, plan.weight_variance(level))
+        measured.add_level(parents, noisy, weight_variance(plan, level))
         if not plan.measures_all:
             released.append(step_down(plan.tree, level, above, noisy, mechanism))
     if plan.measures_all or plan.is_selected:

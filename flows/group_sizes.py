@@ -26,7 +26,7 @@ def stages(run: RunDirectory, _settings: GroupSizesSettings) -> None:
     with stage("measure"):
         measured = [
             measure.submit(root, level.level, wait_for=[charged])
-            for level in read_plan(run).measured_levels
+            for level in read_plan(run).universe.measured
         ]
     with stage("estimate"):
         estimated = estimate.submit(root, wait_for=measured)

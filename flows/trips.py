@@ -1,6 +1,6 @@
 """The trips flow: from a table of origins and destinations, or any tree, to a released table.
 
-    ingest -> ledger -> for every level: cut, measure, estimate -> combine
+    ingest -> ledger -> for every level: measure, estimate -> combine
            -> table -> checks -> release -> report
 
 A top-down mechanism measures a level once the level above is estimated. Where all nodes are
@@ -10,15 +10,14 @@ combined, that comes after all of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from ..tasks.runs.directory import ONLY_SHARD, RunDirectory
+from ..tasks.runs.directory import RunDirectory
 from ..tasks.trips.ingest.files import read_plan
-from ..tasks.trips.measurement import read_cuts
 from ..tasks.trips.plan import level_folder
 from ..tasks.trips.product import TRIPS
 from ..tasks.trips.settings import FULL_INFORMATION, TripsSettings
-from ..tasks.trips.steps import combine, cut, estimate, ingest, measure, write_table
+from ..tasks.trips.steps import combine, estimate, ingest, measure, write_table
 from .entry import CHARGED_FIRST, flow_of_product
 from .stages import Future, charge, finish, release, stage
 
@@ -40,42 +39,20 @@ def tree_to_table(
     root, plan = str(run.root), read_plan(run)
     before = [charge(root, wait_for)]
     if plan.mechanism == FULL_INFORMATION and plan.measures_all:
-        before = measure_levels(run, plan.levels, before)
+        with stage("measure"):
+            before = [measure.submit(root, level, wait_for=before) for level in plan.levels]
     else:
         for level in sorted({*plan.levels, *plan.inferred}):
-            shards = [ONLY_SHARD]
-            if level not in plan.inferred:
-                before = measure_levels(run, [level], before)
-                shards = [shard.name for shard in read_cuts(run, level).shards]
+            if level in plan.measures:
+                with stage("measure", f"measure {level_folder(level)}"):
+                    before = [measure.submit(root, level, wait_for=before)]
             with stage("estimate", f"estimate {level_folder(level)}"):
-                before = [estimate.submit(root, level, name, wait_for=before) for name in shards]
-            finish()
+                before = [estimate.submit(root, level, wait_for=before)]
     if plan.mechanism == FULL_INFORMATION:
         with stage("combine"):
             before = [combine.submit(root, wait_for=before)]
     with stage("table"):
         return write_table.submit(root, wait_for=before)
-
-
-def measure_levels(
-    run: RunDirectory, levels: Sequence[int], wait_for: Sequence[Future]
-) -> list[Future]:
-    """Cut levels whose parents are known into shards, and measure them side by side."""
-    root = str(run.root)
-    cuts = {}
-    for level in levels:
-        with stage("cut", f"cut {level_folder(level)}"):
-            cuts[level] = cut.submit(root, level, wait_for=wait_for)
-    finish()
-    measured: list[Future] = []
-    for level, made in cuts.items():
-        with stage("measure", f"measure {level_folder(level)}"):
-            measured += [
-                measure.submit(root, level, shard.name, wait_for=[made])
-                for shard in read_cuts(run, level).shards
-            ]
-    finish()
-    return measured
 
 
 trips = flow_of_product(

@@ -11,7 +11,6 @@ from ..products.comparison import write_errors
 from ..runs.directory import RunDirectory
 from .estimation.estimate import estimated_counts
 from .ingest.read import read_plan, read_regions, true_counts
-from .measurement import universe_plan
 from .settings import GroupSizesSettings
 
 KEYS = ("level",)
@@ -46,7 +45,7 @@ def facts_of_run(run: RunDirectory, _settings: GroupSizesSettings) -> dict[str, 
     return {
         "mechanism": plan.mechanism,
         "calibration": plan.calibration,
-        "loss": Cost(universe_plan(plan)).in_words,
+        "loss": Cost(plan.universe).in_words,
         "neighbours": "bounded" if plan.bounded else "unbounded",
         "sizes": f"{plan.smallest_size} to {plan.largest_size}",
     }

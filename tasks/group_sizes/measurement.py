@@ -26,10 +26,10 @@ from typing import Any
 
 import numpy as np
 
-from ..ledger.accounting import BOUNDED, PURE_DP, UNBOUNDED, ZCDP, Guarantee
+from ..ledger.accounting import BOUNDED, UNBOUNDED
 from ..ledger.exact_curve import Counts, PrivacyCurve, known_curve
 from ..ledger.loss_laws import ChangedCount
-from ..ledger.plan import Measure, UniversePlan
+from ..ledger.plan import Measure
 from ..noise.quantiles import distribution_of
 from ..products.budget import Cost
 from ..products.measurement import publish_measures
@@ -50,7 +50,6 @@ from .plan import (
     CHAINED_CUMULATIVE_GROUP_SIZES,
     CUMULATIVE_GROUP_SIZES,
     GROUP_SIZES,
-    PROVEN,
     PUBLISHED,
     TOPDOWN,
     UNIVERSE,
@@ -61,72 +60,31 @@ from .plan import Plan as MeasuredLevels
 from .settings import GroupSizesSettings
 
 
-def universe_plan(plan: MeasuredLevels) -> UniversePlan:
-    """The noise of all levels and its guarantee: epsilon of pure differential privacy, or rho of
-    zCDP; neither without noise, or with the published scale.
-
-    The levels' parts add up. The noise is calibrated to the neighbours of the plan: bounded, where
-    a person moves between groups, or unbounded, where one joins or leaves a group; an unbounded
-    rho is charged as four times itself in bounded zCDP, by group privacy.
-    """
-    guarantee = None
-    if plan.loss is not None and plan.calibration == PROVEN:
-        neighbors = BOUNDED if plan.bounded else UNBOUNDED
-        guarantee = Guarantee(PURE_DP if plan.rho is None else ZCDP, plan.loss, neighbors)
-    return UniversePlan(
-        UNIVERSE,
-        plan.noise,
-        guarantee,
-        plan.loss,
-        tuple(
-            Measure(
-                level.level,
-                level.noise_of(plan.noise),
-                level.share,
-                level.level,
-                plan.vector,
-                moved=level.sensitivity,
-                areas=level.n_regions,
-                answers=level.n_regions * plan.n_sizes,
-            )
-            for level in plan.levels
-        ),
-    )
-
-
 def level_errors(plan: MeasuredLevels) -> LevelErrors:
     """Errors of measured entries as functions of the levels' losses, by distinct level.
 
     Levels are combined on a tree of the mean fan-outs. Under pure differential privacy, and along
     the chain, which is no tree, every level counts alone.
     """
-    levels = [level for level in plan.levels if level.same_as is None]
+    levels = distinct_levels(plan)
     names = {depth: level.level for depth, level in enumerate(levels)}
+    moved = [level.moved or 0 for level in levels]
     if plan.rho is None:
-        units = {depth: 2.0 * level.sensitivity**2 for depth, level in enumerate(levels)}
+        units = {depth: 2.0 * own**2 for depth, own in enumerate(moved)}
         return LevelErrors(names, units, None, 2, "epsilon")
-    units = {depth: level.sensitivity / 2 for depth, level in enumerate(levels)}
+    units = {depth: own / 2 for depth, own in enumerate(moved)}
     if plan.vector == CHAINED_CUMULATIVE_GROUP_SIZES:
         return LevelErrors(names, units, None, 1, "rho")
-    numbers = [level.n_regions for level in levels]
+    numbers = [level.areas or 1 for level in levels]
     fanouts = tuple(below / above for above, below in zip(numbers, numbers[1:], strict=False))
     tree = RegularTree(fanouts, is_root_exact=False, is_combined=plan.mechanism != TOPDOWN)
     return LevelErrors(names, units, tree, 1, "rho")
 
 
-def plan_shares(plan: MeasuredLevels) -> dict[int, Fraction]:
-    """The shares of a plan by distinct level, as `level_errors` numbers them."""
-    levels = [level for level in plan.levels if level.same_as is None]
-    return {depth: level.share for depth, level in enumerate(levels)}
-
-
-def shares_by_name(plan: MeasuredLevels, shares: Mapping[int, Fraction]) -> dict[str, Fraction]:
-    """Shares of distinct levels as `mechanism.levels` has them; 0 for one that repeats another."""
-    found: dict[str, Fraction] = {}
-    given = iter(shares.values())
-    for level in plan.levels:
-        found[level.level] = next(given) if level.same_as is None else Fraction(0)
-    return found
+def distinct_levels(plan: MeasuredLevels) -> list[Measure]:
+    """The levels whose regions no level above has, as `level_errors` numbers them."""
+    repeated = plan.repeated
+    return [level for level in plan.levels if level.level not in repeated]
 
 
 JOINED = {1: 2}
@@ -144,7 +102,7 @@ def exact_curve(plan: MeasuredLevels, *, is_bounded: bool = False) -> PrivacyCur
     A person who joins or leaves a group moves fewer counts than one who moves between two, whose
     curve covers this too.
     """
-    if universe_plan(plan).guarantee is None:
+    if plan.universe.guarantee is None:
         return None
     return known_curve({}, [list(_alternatives(plan, is_bounded or plan.bounded))])
 
@@ -153,28 +111,26 @@ def _alternatives(plan: MeasuredLevels, is_bounded: bool) -> Iterator[Counts]:
     """The counts of all levels that a change moves, for every kind of change, of a person who moves
     between groups if `is_bounded`; a plan of such neighbours has no other changes.
     """
-    n_levels = len(plan.measured_levels)
+    levels = plan.universe.measured
+    n_levels = len(levels)
     if plan.vector != GROUP_SIZES:
         times = 2 if is_bounded and not plan.bounded else 1
-        yield _changed_counts(
-            plan, [{1: times * level.sensitivity} for level in plan.measured_levels]
-        )
+        yield _changed_counts(levels, [{1: times * (level.moved or 0)} for level in levels])
     elif not is_bounded:
-        yield _changed_counts(plan, [JOINED] * n_levels)
+        yield _changed_counts(levels, [JOINED] * n_levels)
     else:
         for apart in range(n_levels + 1):
-            yield _changed_counts(plan, [TOGETHER] * (n_levels - apart) + [APART] * apart)
+            yield _changed_counts(levels, [TOGETHER] * (n_levels - apart) + [APART] * apart)
 
 
-def _changed_counts(plan: MeasuredLevels, moves: Sequence[Mapping[int, int]]) -> Counts:
+def _changed_counts(levels: Sequence[Measure], moves: Sequence[Mapping[int, int]]) -> Counts:
     """The counts that move, given by level how many move how far."""
     found: Counter[ChangedCount] = Counter()
-    for level, own in zip(plan.measured_levels, moves, strict=True):
-        noise = level.noise_of(plan.noise)
-        if noise is None:
+    for level, own in zip(levels, moves, strict=True):
+        if level.noise is None:
             raise ValueError(f"level {level.level} is measured without noise")
         for shift, number in own.items():
-            found[ChangedCount(distribution_of(noise), shift)] += number
+            found[ChangedCount(distribution_of(level.noise), shift)] += number
     return found
 
 
@@ -185,7 +141,7 @@ def plan_of(settings: GroupSizesSettings, run: RunDirectory | None = None) -> Pl
     if measured.bounded:
         question = "whether this one is in one group rather than in another"
     cost = Cost(
-        replace(universe_plan(measured), curve=exact_curve(measured, is_bounded=True)),
+        replace(measured.universe, curve=exact_curve(measured, is_bounded=True)),
         exact_curve(measured),
         BOUNDED if measured.bounded else UNBOUNDED,
         further={
@@ -244,7 +200,7 @@ def measure_level(run: RunDirectory, settings: GroupSizesSettings, level_name: s
     depth = hierarchy.names.index(level_name)
     regions = hierarchy.levels[depth].codes
     values = {plan.vector: true_vector(plan.vector, true_counts(run, hierarchy, plan)[depth])}
-    publish_measures(run, settings, universe_plan(plan), level_name, regions, values)
+    publish_measures(run, settings, plan.universe, level_name, regions, values)
 
 
 def true_vector(vector: str, counts: np.ndarray) -> np.ndarray:
@@ -294,11 +250,13 @@ def optimize_shares(
             "design: there is nothing to share, because all levels have the same regions; ask "
             "'spineflow budget group-sizes --target LEVEL=MARGIN' for the budget of one."
         )
-    found = design_levels(errors, settings.design, plan.loss, plan_shares(plan))
+    levels = distinct_levels(plan)
+    now = {depth: level.share for depth, level in enumerate(levels)}
+    found = design_levels(errors, settings.design, plan.loss, now)
+    shares = {level.level: Fraction(0) for level in plan.levels}
+    shares |= {levels[depth].level: share for depth, share in found.shares.items()}
     update: dict[str, Any] = {
-        "mechanism": own.mechanism.model_copy(
-            update={"levels": shares_by_name(plan, found.shares), "name": plan.mechanism}
-        ),
+        "mechanism": own.mechanism.model_copy(update={"levels": shares, "name": plan.mechanism}),
         "privacy": own.privacy.model_copy(update={errors.symbol: found.total}),
     }
     return found, own.model_copy(update=update)

@@ -48,6 +48,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
+from ..ledger.accounting import BOUNDED, PURE_DP, UNBOUNDED, ZCDP, Guarantee
+from ..ledger.plan import Measure, UniversePlan
 from ..noise.distributions import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from ..noise.draws import Noise
 from ..runs.directory import RunDirectory
@@ -192,44 +194,14 @@ class ImpossiblePlan(ValueError):
     """Noise of such a scale would leave 64-bit integers."""
 
 
-@dataclass(frozen=True)
-class LevelPlan:
-    """Noise of one level.
-
-    `sensitivity` is the L1 norm of the largest change and `scale` that of discrete Laplace noise,
-    or `sensitivity` is the squared L2 norm and `sigma_squared` the parameter of discrete Gaussian
-    noise. A level that is not measured has neither, and a share and a weight of 0; `same_as` then
-    names the measured level above that has the same regions, or is None if the settings give the
-    level no share.
-    """
-
-    level: str
-    n_regions: int
-    share: Fraction
-    sensitivity: int
-    scale: Fraction | None
-    weight: int
-    sigma_squared: Fraction | None = None
-    same_as: str | None = None
-
-    @property
-    def is_measured(self) -> bool:
-        """Whether the level has a share of the budget."""
-        return self.share > 0
-
-    def noise_of(self, mechanism: str) -> Noise | None:
-        """The level's noise, None without noise."""
-        parameter = self.scale if self.sigma_squared is None else self.sigma_squared
-        return None if parameter is None else Noise(mechanism, parameter)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """The plan of a run; `groups` is the public total, sizes run from smallest to largest.
 
     `epsilon` or `rho` is the run's cost, neither without noise. `is_top_coded` means that the
     largest size includes all larger ones. `exact_level` names the level whose regions have public
-    numbers of groups; None if only the total is public.
+    numbers of groups; None if only the total is public. `levels` have a measure each, root first; a
+    level that is not measured has a share of 0 and no noise.
     """
 
     mechanism: str
@@ -240,7 +212,7 @@ class Plan:
     smallest_size: int
     largest_size: int
     groups: int
-    levels: tuple[LevelPlan, ...] = ()
+    levels: tuple[Measure, ...] = ()
     rho: Fraction | None = None
     is_top_coded: bool = False
     exact_level: str | None = None
@@ -266,19 +238,49 @@ class Plan:
         return self.largest_size - self.smallest_size + 1
 
     @property
-    def measured(self) -> tuple[int, ...]:
-        """Positions of the measured levels."""
-        return tuple(depth for depth, level in enumerate(self.levels) if level.is_measured)
+    def universe(self) -> UniversePlan:
+        """The noise of all levels and its guarantee: epsilon of pure differential privacy, or rho
+        of zCDP; neither without noise, or with the published scale.
+
+        The levels' parts add up. The noise is calibrated to the neighbours of the plan: bounded,
+        where a person moves between groups, or unbounded, where one joins or leaves a group; an
+        unbounded rho is charged as four times itself in bounded zCDP, by group privacy.
+        """
+        guarantee = None
+        if self.loss is not None and self.calibration == PROVEN:
+            neighbors = BOUNDED if self.bounded else UNBOUNDED
+            guarantee = Guarantee(PURE_DP if self.rho is None else ZCDP, self.loss, neighbors)
+        return UniversePlan(UNIVERSE, self.noise, guarantee, self.loss, self.levels)
 
     @property
-    def measured_levels(self) -> tuple[LevelPlan, ...]:
-        """The measured levels."""
-        return tuple(level for level in self.levels if level.is_measured)
+    def measured(self) -> tuple[int, ...]:
+        """Positions of the measured levels."""
+        return tuple(depth for depth, level in enumerate(self.levels) if level.share)
+
+    @property
+    def repeated(self) -> dict[str, str]:
+        """The levels with the regions of a level above, which is measured for both."""
+        first = merged_levels([level.areas for level in self.levels])
+        return {
+            level.level: self.levels[own].level
+            for depth, (level, own) in enumerate(zip(self.levels, first, strict=True))
+            if own != depth
+        }
 
     @property
     def weights(self) -> tuple[int, ...]:
-        """Weight of the squared distances of each level, 0 where nothing is measured."""
-        return tuple(level.weight for level in self.levels)
+        """Weight of the squared distances of each level, 0 where nothing is measured.
+
+        Without noise they are those of any noise.
+        """
+        return level_weights([_variance(self, own, Fraction(1)) for own in self.levels])
+
+
+def _variance(plan: Plan, level: Measure, loss: Fraction) -> Fraction | None:
+    """Squared scale or sigma^2 of a level at a loss, up to a constant; None if not measured."""
+    if not level.share:
+        return None
+    return ((level.moved or 0) / (loss * level.share)) ** (2 if plan.rho is None else 1)
 
 
 def calibrate(
@@ -298,49 +300,29 @@ def calibrate(
             measured with that one, which gets the shares of both.
 
     A level's noise has the scale sensitivity / (epsilon share), or as sigma^2 the squared
-    sensitivity / (2 rho share). Without noise all levels have the same weight, as they do with any
-    noise.
+    sensitivity / (2 rho share).
 
     Raises ImpossiblePlan if sums of noisy counts could leave 64 bits.
     """
-    same_as = merged_levels(n_regions)
-    shares = _merged_shares(shares, same_as)
     is_squared = plan.rho is not None
-    changes = [
-        PUBLISHED_SENSITIVITY[plan.vector]
-        if plan.calibration == PUBLISHED
-        else sensitivity(
-            plan.vector, n, bounded=plan.bounded, quantity=plan.quantity, is_squared=is_squared
-        )
-        for n in n_regions
-    ]
-    loss = plan.epsilon or Fraction(1) if plan.rho is None else 2 * plan.rho
-    parameters = [
-        change / (loss * share) if share else None
-        for change, share in zip(changes, shares, strict=True)
-    ]
-    power = 1 if is_squared else 2
-    variances = [None if own is None else own**power for own in parameters]
-    weights = level_weights(variances)
-    levels = tuple(
-        LevelPlan(
-            name,
-            n_regions[depth],
-            shares[depth],
-            changes[depth],
-            scale=None if plan.epsilon is None else parameters[depth],
-            weight=weights[depth],
-            sigma_squared=parameters[depth] if is_squared else None,
-            same_as=None if same_as[depth] == depth else names[same_as[depth]],
-        )
-        for depth, name in enumerate(names)
-    )
-    plan = replace(plan, levels=levels)
-    _refuse_overflow(plan, max(variance for variance in variances if variance is not None))
+    loss = plan.loss if plan.rho is None else 2 * plan.rho
+    levels = []
+    for name, n, share in zip(names, n_regions, _merged_shares(shares, n_regions), strict=True):
+        moved = PUBLISHED_SENSITIVITY[plan.vector]
+        if plan.calibration == PROVEN:
+            moved = sensitivity(
+                plan.vector, n, bounded=plan.bounded, quantity=plan.quantity, is_squared=is_squared
+            )
+        noise = Noise(plan.noise, moved / (loss * share)) if loss and share else None
+        answers = n * plan.n_sizes
+        own = Measure(name, noise, share, name, plan.vector, moved, areas=n, answers=answers)
+        levels.append(own)
+    plan = replace(plan, levels=tuple(levels))
+    _refuse_overflow(plan, loss or Fraction(1))
     return plan
 
 
-def merged_levels(n_regions: Sequence[int]) -> tuple[int, ...]:
+def merged_levels(n_regions: Sequence[int | None]) -> tuple[int, ...]:
     """For each level the position of the first one that has the same regions.
 
     Every region has regions below it, so that two levels with as many regions have the same ones.
@@ -351,21 +333,24 @@ def merged_levels(n_regions: Sequence[int]) -> tuple[int, ...]:
     return tuple(n_regions.index(n) for n in n_regions)
 
 
-def _merged_shares(
-    shares: Sequence[Fraction] | None, same_as: Sequence[int]
-) -> tuple[Fraction, ...]:
+def _merged_shares(shares: Sequence[Fraction] | None, n_regions: Sequence[int]) -> list[Fraction]:
     """The shares of the measured levels; those of merged levels are added up."""
+    same_as = merged_levels(n_regions)
     distinct = sorted(set(same_as))
     if shares is None:
         shares = [Fraction(int(i in distinct), len(distinct)) for i in range(len(same_as))]
     merged = [Fraction(0)] * len(same_as)
     for first, share in zip(same_as, shares, strict=True):
         merged[first] += share
-    return tuple(merged)
+    return merged
 
 
-def _refuse_overflow(plan: Plan, variance: Fraction) -> None:
+def _refuse_overflow(plan: Plan, loss: Fraction) -> None:
+    variance = max(_variance(plan, plan.levels[depth], loss) or 0 for depth in plan.measured)
     largest = plan.groups + LARGEST_NOISE_IN_SCALES * (math.isqrt(math.ceil(variance)) + 1)
-    n_values = sum(level.n_regions * level.weight for level in plan.levels) * plan.n_sizes
-    if largest * max(n_values, 16 * sum(plan.weights)) >= LARGEST_SUM:
+    weights = plan.weights
+    n_values = sum(
+        (level.answers or 0) * weight for level, weight in zip(plan.levels, weights, strict=True)
+    )
+    if largest * max(n_values, 16 * sum(weights)) >= LARGEST_SUM:
         raise ImpossiblePlan

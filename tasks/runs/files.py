@@ -28,7 +28,7 @@ from functools import lru_cache, wraps
 from pathlib import Path
 from typing import Any, BinaryIO, ParamSpec, TypeVar
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from ..pages.document import Document, to_html
 from .errors import InputRefused
@@ -164,8 +164,15 @@ def write_values(path: Path, record: Any) -> None:
 
 
 def read_values(path: Path, kind: Callable[..., Content]) -> Content:
-    """The dataclass that `write_values` wrote, of a kind; raises InputRefused as `read_record`."""
-    content: Content = _reader_of(kind).validate_python(read_record(path))
+    """The dataclass that `write_values` wrote, of a kind; raises InputRefused as `read_record`, and
+    for the form of another version."""
+    try:
+        content: Content = _reader_of(kind).validate_python(read_record(path))
+    except ValidationError:
+        raise InputRefused(
+            f"{path} does not have the form of this version; use the version that wrote it (0.3 or "
+            "before), or start a new run."
+        ) from None
     return content
 
 

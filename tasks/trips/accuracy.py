@@ -15,7 +15,6 @@ import pyarrow as pa
 from ..products.budget import Cost
 from ..products.comparison import write_errors
 from ..runs.directory import RunDirectory
-from .charge import universe_plan
 from .estimation.estimate import measured_tree
 from .ingest.files import read_plan, read_truth
 from .plan import Plan as TreePlan
@@ -78,5 +77,5 @@ def _percent(part: np.ndarray, whole: np.ndarray) -> float:
 def facts_of_run(run: RunDirectory, settings: TripsSettings) -> dict[str, str]:
     """Description of a run in words."""
     plan = read_plan(run)
-    loss = Cost(universe_plan(plan, settings.report_delta)).in_words
+    loss = Cost(plan.universe(settings.report_delta)).in_words
     return {"mechanism": plan.mechanism, "loss": loss}

@@ -35,7 +35,6 @@ from typing import Any
 from ..ledger.accounting import BOUNDED, UNBOUNDED, Guarantee
 from ..ledger.exact_curve import MOST_COMBINATIONS, Counts, PrivacyCurve, known_curve
 from ..ledger.loss_laws import ChangedCount
-from ..ledger.plan import REPORT_DELTA, Measure, UniversePlan
 from ..noise.quantiles import distribution_of
 from ..products.budget import Cost
 from ..products.plan import ExactFact, Plan
@@ -52,50 +51,17 @@ from ..solvers.level_design import (
 )
 from .ingest.files import read_plan, read_tree
 from .ingest.ingest import public_plan
-from .measurement import read_cuts
+from .plan import Plan as TreePlan
 from .plan import (
-    UNIVERSE,
     areas_file,
-    cuts_file,
     largest_leaf_counts,
     leaves_file,
-    level_folder,
     mean_fanouts,
     measured_file,
     plan_file,
     tree_file,
 )
-from .plan import Plan as TreePlan
 from .settings import FULL_INFORMATION, Contribution, TripsSettings
-
-
-def universe_plan(plan: TreePlan, delta: Fraction = REPORT_DELTA) -> UniversePlan:
-    """Noise of all levels; epsilons of a rho are given at `delta`."""
-    shares = {plan.tree.depth: Fraction(1)} if plan.budget is None else plan.budget.shares
-    moved: dict[int, int] = {}
-    if plan.budget is not None:
-        moved = dict(plan.budget.squared_sensitivities)
-    elif plan.guarantee is not None and plan.stability.scale is not None:
-        moved[plan.tree.depth] = int(plan.stability.scale * plan.guarantee.parameter)
-    return UniversePlan(
-        UNIVERSE,
-        plan.noise_mechanism,
-        plan.guarantee,
-        None if plan.guarantee is None else plan.guarantee.parameter,
-        tuple(
-            Measure(
-                level_folder(level),
-                plan.noise_of(level),
-                shares[level],
-                plan.tree.level_name(level),
-                "counts" if plan.histogram is None else "positive counts",
-                moved=moved.get(level),
-                areas=plan.tree.n_nodes(level),
-            )
-            for level in plan.levels
-        ),
-        delta,
-    )
 
 
 def epsilons_within_areas(plan: TreePlan, delta: Fraction) -> dict[str, float | str]:
@@ -106,14 +72,13 @@ def epsilons_within_areas(plan: TreePlan, delta: Fraction) -> dict[str, float | 
     the guarantee is for a person who is added or removed, this moves the squares of the counts
     twice as far.
     """
-    if plan.budget is None:
+    if plan.threshold is not None:
         return {}
-    shares = plan.budget.shares
     is_added = plan.guarantee is not None and plan.guarantee.neighbors == UNBOUNDED
     nodes = 2 if is_added else 1
     return {
-        plan.tree.level_name(level): universe_plan(plan, delta).epsilons(
-            nodes * sum((shares[below] for below in plan.levels if below > level), Fraction(0))
+        plan.measures[level].level: plan.universe(delta).epsilons(
+            nodes * sum((own for below, own in plan.shares.items() if below > level), Fraction(0))
         )["tight"]
         for level in plan.levels[:-1]
     }
@@ -126,23 +91,23 @@ def level_errors(plan: TreePlan) -> LevelErrors | None:
     used, and else each fitted to the one above. None for mechanisms that share no budget of zCDP
     among levels.
     """
-    if plan.guarantee is None or plan.budget is None or len(plan.levels) == 1:
+    if plan.guarantee is None or plan.threshold is not None or len(plan.levels) == 1:
         return None
-    rho, shares = plan.guarantee.parameter, plan.budget.shares
+    rho = plan.guarantee.parameter
     tree = RegularTree(
         tuple(mean_fanouts(plan.tree)),
-        is_root_exact=0 not in shares,
+        is_root_exact=0 not in plan.measures,
         is_combined=plan.mechanism == FULL_INFORMATION and plan.measures_all,
     )
-    units = {level: float(plan.noise[level] * shares[level] * rho) for level in plan.levels}
-    names = {level: plan.tree.level_name(level) for level in plan.levels}
+    units = {n: float(plan.parameter(n) * own.share * rho) for n, own in plan.measures.items()}
+    names = {level: own.level for level, own in plan.measures.items()}
     return LevelErrors(names, units, tree, 1, "rho")
 
 
 def exact_curve(plan: TreePlan, contribution: Contribution) -> PrivacyCurve | None:
     """The curve between tables that differ in one person; None where it is not known."""
     m, levels = contribution.trips, list(plan.levels)
-    if plan.guarantee is None or plan.budget is None or m >= MOST_COMBINATIONS:
+    if plan.guarantee is None or plan.threshold is not None or m >= MOST_COMBINATIONS:
         return None
     # Only the total distinguishes tables of more and of fewer trips, and the most trips are first.
     fewer = m if 0 in levels else 0
@@ -172,14 +137,13 @@ def curve_of_change(plan: TreePlan, contribution: Contribution) -> PrivacyCurve 
 def _changed_counts(plan: TreePlan, m: int, k: int, spread: Iterable[int]) -> Counts:
     """The counts that m trips in one table and k others in the other move."""
     found: Counter[ChangedCount] = Counter()
-    for level in plan.levels:
+    for level, own in plan.measures.items():
         moves: Mapping[int, int] = Counter([m - k] if level == 0 else [m, k])
         if level in spread:
             moves = {1: m + k}
-        noise = plan.noise_of(level)
         for shift, number in moves.items():
-            if shift and noise is not None:
-                found[ChangedCount(distribution_of(noise), shift)] += number
+            if shift and own.noise is not None:
+                found[ChangedCount(distribution_of(own.noise), shift)] += number
     return found
 
 
@@ -195,17 +159,17 @@ def plan_of(settings: TripsSettings, run: RunDirectory | None = None) -> Plan:
     if contribution.is_bounded:
         question = "whether this one's trips are as suspected rather than others"
     cost = Cost(
-        replace(universe_plan(own, delta), curve=curve_of_change(own, contribution)),
+        replace(own.universe(delta), curve=curve_of_change(own, contribution)),
         exact_curve(own, contribution),
         block_within=epsilons_within_areas(own, delta),
-        further={} if own.histogram is None else {"threshold": own.histogram.threshold},
+        further={} if own.threshold is None else {"threshold": own.threshold},
     )
     plan = Plan.of(
         settings,
         [cost],
         statement_of(settings, own),
         exact_of(own, None if run is None else read_tree(run).total),
-        question="" if own.budget is None else question,
+        question="" if own.threshold is not None else question,
     )
     if run is None:
         return plan
@@ -214,27 +178,14 @@ def plan_of(settings: TripsSettings, run: RunDirectory | None = None) -> Plan:
 
 
 def measurement_files(run: RunDirectory, settings: TripsSettings) -> list[Path]:
-    """The cuts of all levels, and the files of noisy counts of those that have been cut.
-
-    For a level without a cut, any files are listed: they are not measurements of the run, and must
-    not be taken for such once the level is cut.
-    """
-    files = []
-    for level in read_plan(run).levels:
-        files.append(cuts_file(run, level))
-        if files[-1].exists():
-            shards = read_cuts(run, level).shards
-            files += [measured_file(run, level, shard.name) for shard in shards]
-        else:
-            folder = measured_file(run, level, "any").parent
-            files += sorted(folder.glob("*.parquet"))
-    return files
+    """The files of noisy counts of all measured levels."""
+    return [measured_file(run, level) for level in read_plan(run).levels]
 
 
 def statement_of(settings: TripsSettings, plan: TreePlan) -> Statement:
     """The guarantee for one person with all trips."""
     change = [f"The guarantee compares two tables that differ by {_change(plan.guarantee)}."]
-    if plan.budget is None:
+    if plan.threshold is not None:
         change.append(
             "Which cells have no trips is not hidden behind noise: a cell is published only if its "
             "noisy count passes a threshold, and delta is the chance that a cell of one person "
@@ -291,13 +242,13 @@ def optimize_shares(settings: TripsDesignSettings) -> tuple[DesignedLevels, Trip
     """
     own = without_section(TripsSettings, settings)
     plan = public_plan(own)
-    errors, budget = level_errors(plan), plan.budget
-    if errors is None or budget is None or budget.rho is None:
+    errors = level_errors(plan)
+    if errors is None or plan.guarantee is None:
         raise InputRefused(
             f"design: {plan.mechanism} shares no budget among levels here; choose inftda, or "
             "inftda_full_information, for a tree of two measured levels or more."
         )
-    found = design_levels(errors, settings.design, budget.rho, budget.shares)
+    found = design_levels(errors, settings.design, plan.guarantee.parameter, plan.shares)
     mechanism = {
         "shares": tuple(found.shares[level] for level in plan.levels),
         "share_ratio": Fraction(1),

@@ -52,26 +52,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
 
 from ..ledger.accounting import BOUNDED, PURE_DP, UNBOUNDED, ZCDP, Guarantee
+from ..ledger.plan import REPORT_DELTA, Measure, UniversePlan
 from ..noise.distributions import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, exp_minus_bounds
-from ..noise.draws import Noise, NoiseDraws
+from ..noise.draws import Noise
 from ..noise.quantiles import first_that
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
 from ..solvers.level_design import RegularTree, thousandths
-from .settings import (
-    FULL_INFORMATION,
-    GAUSSIAN_LEAVES,
-    STABILITY_HISTOGRAM,
-    TOP_DOWN,
-    Contribution,
-    TripsSettings,
-)
-from .tree import NodeCounts, Tree
+from .settings import FULL_INFORMATION, STABILITY_HISTOGRAM, TOP_DOWN, Contribution, TripsSettings
+from .tree import Tree
 
 UNIVERSE = "trips"
 
@@ -81,24 +76,14 @@ def level_folder(level: int) -> str:
     return f"level_{level:02d}"
 
 
-def measured_file(run: RunDirectory, level: int, shard: str) -> Path:
-    """Noisy counts of one shard."""
-    return run.dpqueries(UNIVERSE, level_folder(level), shard)
+def measured_file(run: RunDirectory, level: int) -> Path:
+    """Noisy counts of a level."""
+    return run.dpqueries(UNIVERSE, level_folder(level))
 
 
-def estimates_file(run: RunDirectory, level: int, shard: str, *, kind: str = UNIVERSE) -> Path:
-    """Estimates of one shard."""
-    return run.estimates(kind, level_folder(level), shard)
-
-
-def estimates_files(run: RunDirectory, level: int, *, kind: str = UNIVERSE) -> list[Path]:
-    """All estimates of a level, in the order of the nodes."""
-    return sorted(estimates_file(run, level, "x", kind=kind).parent.glob("*.parquet"))
-
-
-def cuts_file(run: RunDirectory, level: int) -> Path:
-    """The cut of a level into shards, which no later version of the code may change."""
-    return run.measurements(UNIVERSE, level_folder(level)) / "cuts.json"
+def estimates_file(run: RunDirectory, level: int, kind: str = UNIVERSE) -> Path:
+    """Estimates of a level."""
+    return run.estimates(kind, level_folder(level))
 
 
 def tree_file(run: RunDirectory) -> Path:
@@ -166,23 +151,11 @@ PRECISION = 256
 """Bits of the integer bounds on exponentials, far beyond the smallest delta."""
 
 
-@dataclass(frozen=True)
-class StabilityHistogram:
-    """Scale of the noise and the smallest count that is listed; `scale` None is no noise."""
+class StabilityHistogram(NamedTuple):
+    """Scale of the noise and the smallest count that is listed."""
 
-    scale: Fraction | None
+    scale: Fraction
     threshold: int
-
-    def measure(self, leaves: NodeCounts, draws: NoiseDraws, part: str = "") -> NodeCounts:
-        """Noisy counts of the positive leaves that reach the threshold.
-
-        `part` is the level under whose name the noise is charged.
-        """
-        if self.scale is None:
-            return leaves
-        noise = draws.draw(part, Noise(DISCRETE_LAPLACE, self.scale), leaves.counts.size)
-        noisy = NodeCounts(leaves.keys, leaves.counts + noise)
-        return noisy.at(noisy.counts >= self.threshold)
 
 
 def stability_histogram(
@@ -223,28 +196,6 @@ def _exp_minus(x: Fraction) -> tuple[Fraction, Fraction]:
 SMALLEST_SHARE = 1e-3
 
 
-@dataclass(frozen=True)
-class LevelBudget:
-    """`rho` in total, of which `shares[level]` at each measured level; shares add to exactly 1.
-
-    `squared_sensitivities` has an entry for the same levels. An infinite budget has `rho` None.
-    """
-
-    rho: Fraction | None
-    shares: Mapping[int, Fraction]
-    squared_sensitivities: Mapping[int, int]
-
-    def sigma_squared(self, level: int) -> Fraction:
-        """Parameter of the level's discrete Gaussian: Delta^2 / (2 rho share); 0 for an infinite
-        budget.
-
-        A level at which neighbouring tables agree is exact.
-        """
-        if self.rho is None:
-            return Fraction(0)
-        return Fraction(self.squared_sensitivities[level]) / (2 * self.rho * self.shares[level])
-
-
 def measured_levels(tree: Tree, contribution: Contribution) -> tuple[int, ...]:
     """The levels that a top-down mechanism measures.
 
@@ -261,17 +212,29 @@ def measured_levels(tree: Tree, contribution: Contribution) -> tuple[int, ...]:
     return levels or (tree.depth,)
 
 
-def level_budget(
+def level_measures(
     tree: Tree, contribution: Contribution, rho: Fraction | None, shares: Mapping[int, Fraction]
-) -> LevelBudget:
-    """The budget of a tree's levels with these shares; raises ValueError if they are not sound."""
+) -> dict[int, Measure]:
+    """The measured levels with these shares of rho, None without noise.
+
+    Their discrete Gaussian noise has sigma^2 = Delta^2 / (2 rho share). Raises ValueError if the
+    shares are not sound.
+    """
     if any(share <= 0 for share in shares.values()) or sum(shares.values(), Fraction(0)) != 1:
         raise ValueError("the shares of the levels must be positive and add to exactly 1")
-    return LevelBudget(
-        rho,
-        dict(shares),
-        {level: squared_sensitivity(tree, level, contribution) for level in shares},
-    )
+    found = {}
+    for level, share in sorted(shares.items()):
+        moved = squared_sensitivity(tree, level, contribution)
+        noise = None if rho is None else Noise(DISCRETE_GAUSSIAN, moved / (2 * rho * share))
+        found[level] = _measure(tree, level, noise, share, "counts", moved)
+    return found
+
+
+def _measure(
+    tree: Tree, level: int, noise: Noise | None, share: Fraction, query: str, moved: int | None
+) -> Measure:
+    name, n = tree.level_name(level), tree.n_nodes(level)
+    return Measure(level_folder(level), noise, share, name, query, moved=moved, areas=n)
 
 
 def geometric_shares(levels: Sequence[int], ratio: Fraction = Fraction(1)) -> dict[int, Fraction]:
@@ -321,15 +284,16 @@ def optimised_shares(
 class TreelessPlan:
     """A mechanism, without its tree.
 
-    `budget` is set for a zCDP mechanism, `histogram` for the stability histogram; the other is
-    None. `measures_all` means that all nodes are measured, rather than children of nodes that were
-    found positive.
+    measures : the measured levels, root first.
+    threshold : the smallest count that the stability histogram lists; None for other mechanisms.
+    measures_all : whether all nodes are measured, rather than children of nodes that were found
+        positive.
     """
 
     mechanism: str
     guarantee: Guarantee | None
-    budget: LevelBudget | None
-    histogram: StabilityHistogram | None
+    measures: Mapping[int, Measure]
+    threshold: int | None
     measures_all: bool
 
 
@@ -340,55 +304,33 @@ class Plan(TreelessPlan):
     tree: Tree
 
     @property
-    def level_budget(self) -> LevelBudget:
-        """The budget of a zCDP mechanism; raises ValueError for the stability histogram."""
-        if self.budget is None:
-            raise ValueError(f"{self.mechanism} shares no budget among levels")
-        return self.budget
-
-    @property
-    def stability(self) -> StabilityHistogram:
-        """The stability histogram; raises ValueError for other mechanisms."""
-        if self.histogram is None:
-            raise ValueError(f"{self.mechanism} has no stability histogram")
-        return self.histogram
-
-    @property
     def levels(self) -> tuple[int, ...]:
         """The measured levels, in the order in which they are measured."""
-        return (self.tree.depth,) if self.budget is None else tuple(sorted(self.budget.shares))
+        return tuple(self.measures)
 
     @property
-    def noise(self) -> dict[int, Fraction]:
-        """sigma^2 of each measured level, or the stability histogram's scale; 0 without noise."""
-        if self.budget is None:
-            return {self.tree.depth: self.stability.scale or Fraction(0)}
-        return {level: self.budget.sigma_squared(level) for level in self.levels}
+    def shares(self) -> dict[int, Fraction]:
+        """The shares of the measured levels."""
+        return {level: own.share for level, own in self.measures.items()}
 
-    @property
-    def noise_mechanism(self) -> str:
-        """Name of the distribution of all noise."""
-        return DISCRETE_LAPLACE if self.budget is None else DISCRETE_GAUSSIAN
+    def parameter(self, level: int) -> Fraction:
+        """sigma^2 of a measured level, or the stability histogram's scale; 0 without noise."""
+        noise = self.measures[level].noise
+        return Fraction(0) if noise is None else noise.parameter
 
-    def noise_of(self, level: int) -> Noise | None:
-        """The noise of a measured level, None without noise."""
-        parameter = self.noise[level]
-        return Noise(self.noise_mechanism, parameter) if parameter else None
-
-    def weight_variance(self, level: int) -> float:
-        """Variance that least squares give a measured level; without noise all have the same
-        weight."""
-        return float(self.level_budget.sigma_squared(level)) or 1.0
+    def universe(self, delta: Fraction = REPORT_DELTA) -> UniversePlan:
+        """Measures and guarantee; epsilons of a rho are given at `delta`."""
+        mechanism = DISCRETE_GAUSSIAN if self.threshold is None else DISCRETE_LAPLACE
+        loss = None if self.guarantee is None else self.guarantee.parameter
+        measures = tuple(self.measures.values())
+        return UniversePlan(UNIVERSE, mechanism, self.guarantee, loss, measures, delta)
 
     @property
     def inferred(self) -> tuple[int, ...]:
         """Levels that a top-down mechanism knows without measuring them: an invariant root, and
         levels of only children, which have their parents' counts."""
-        return tuple(
-            level
-            for level in range(self.tree.depth + 1)
-            if self.is_top_down and level not in self.level_budget.shares
-        )
+        levels = range(self.tree.depth + 1) if self.is_top_down else ()
+        return tuple(level for level in levels if level not in self.measures)
 
     @property
     def is_top_down(self) -> bool:
@@ -406,30 +348,25 @@ def make_plan(settings: TripsSettings, tree: Tree) -> Plan:
     name, contribution = settings.mechanism.name, settings.contribution
     neighbors = BOUNDED if contribution.is_bounded else UNBOUNDED
     if name == STABILITY_HISTOGRAM:
-        if settings.privacy.infinite:
-            return Plan(name, None, None, StabilityHistogram(None, 1), True, tree)
-        epsilon, delta = settings.privacy.epsilon_and_delta
-        return Plan(
-            name,
-            Guarantee(PURE_DP, epsilon, neighbors, delta),
-            None,
-            stability_histogram(epsilon, delta, contribution),
-            True,
-            tree,
-        )
-    rho = settings.rho
-    shares: Mapping[int, Fraction]
-    if name == GAUSSIAN_LEAVES:
-        shares = {tree.depth: Fraction(1)}
-        measures_all = True
-    else:
+        noise, guarantee, threshold, moved = None, None, 1, None
+        if not settings.privacy.infinite:
+            epsilon, delta = settings.privacy.epsilon_and_delta
+            scale, threshold = stability_histogram(epsilon, delta, contribution)
+            noise, moved = Noise(DISCRETE_LAPLACE, scale), l1_sensitivity(contribution)
+            guarantee = Guarantee(PURE_DP, epsilon, neighbors, delta)
+        leaves = _measure(tree, tree.depth, noise, Fraction(1), "positive counts", moved)
+        return Plan(name, guarantee, {tree.depth: leaves}, threshold, True, tree)
+    shares: Mapping[int, Fraction] = {tree.depth: Fraction(1)}
+    measures_all = True
+    if name in TOP_DOWN:
         shares = _shares(settings, tree)
         n_nodes = sum(tree.n_nodes(level) for level in range(tree.depth + 1))
         measures_all = name == FULL_INFORMATION and n_nodes <= settings.mechanism.most_nodes
+    rho = settings.rho
     return Plan(
         name,
         None if rho is None else Guarantee(ZCDP, rho, neighbors),
-        level_budget(tree, contribution, rho, shares),
+        level_measures(tree, contribution, rho, shares),
         None,
         measures_all,
         tree,

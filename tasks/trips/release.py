@@ -74,9 +74,9 @@ from ..runs.errors import InputRefused
 from ..runs.files import NOT_PRIVATE, replacing
 from ..runs.stamps import stamp_at
 from .ingest.files import RunTree, read_plan, read_tree
-from .measurement import ROWS_PER_GROUP, node_columns, node_keys, read_cuts, read_nodes
+from .measurement import ROWS_PER_GROUP, node_columns, node_keys, read_nodes
 from .plan import Plan as TreePlan
-from .plan import estimates_files, largest_leaf_counts, measured_file
+from .plan import estimates_file, largest_leaf_counts, measured_file
 from .settings import GAUSSIAN_LEAVES, INFTDA, STABILITY_HISTOGRAM, TDA_CHEBYSHEV, TripsSettings
 from .tree import NodeCounts, Tree, sum_by_key
 
@@ -92,7 +92,7 @@ def write_release(run: RunDirectory) -> None:
     """
     run_tree = read_tree(run)
     tree = run_tree.tree
-    leaves = read_nodes(estimates_files(run, tree.depth), tree, tree.depth, "count").ascending
+    leaves = read_nodes(estimates_file(run, tree.depth), tree, tree.depth, "count").ascending
     folder = run.unchecked_release
     _write(folder / RANGE_QUERIES, list(_range_queries(tree, leaves)))
     _write(folder / TABLE, [pa.table(release_columns(run_tree, leaves))])
@@ -219,7 +219,7 @@ def theorem_4(plan: TreePlan, beta: float = BETA) -> list[float] | None:
         return None
 
     def largest_noise(level: int, n_events: int) -> float:
-        deviation = math.sqrt(plan.level_budget.sigma_squared(level))
+        deviation = math.sqrt(plan.parameter(level))
         n_nodes = plan.tree.n_nodes(level)
         return deviation * math.sqrt(2 * (math.log(2 * n_events / beta) + math.log(n_nodes)))
 
@@ -247,7 +247,7 @@ def proposition_1(
         occupied = n_nodes[-1] if total is None else min(n_nodes[-1], total)
         of_a_leaf = _largest_error_of_a_leaf(plan, occupied, beta)
         return [float(min(leaves, occupied) * of_a_leaf) for leaves in most_leaves]
-    variance = float(plan.level_budget.sigma_squared(plan.tree.depth))
+    variance = float(plan.parameter(plan.tree.depth))
     return [
         math.sqrt(2 * variance * leaves * (math.log(2 / beta) + math.log(n)))
         for leaves, n in zip(most_leaves, n_nodes, strict=True)
@@ -256,12 +256,12 @@ def proposition_1(
 
 def _largest_error_of_a_leaf(plan: TreePlan, n_leaves: int, beta: float) -> int:
     """t + k - 2 of the module's docstring, for so many occupied leaves."""
-    scale = plan.stability.scale
-    if scale is None or not n_leaves:
+    scale = float(plan.parameter(plan.tree.depth))
+    if not scale or not n_leaves:
         return 0
     # P(|Z| >= k) = 2 q^k / (1 + q) for k >= 1, with q = exp(-1 / scale).
     allowed = beta * (1 + math.exp(-1 / scale)) / (2 * n_leaves)
-    return plan.stability.threshold + max(1, math.ceil(-float(scale) * math.log(allowed))) - 2
+    return (plan.threshold or 1) + max(1, math.ceil(-scale * math.log(allowed))) - 2
 
 
 BINS_PER_SIGMA = 4
@@ -300,11 +300,10 @@ def false_cells(run: RunDirectory, plan: TreePlan) -> FalseCells:
     """
     level = max(plan.levels)
     released = released_level(run.release, plan.tree, level).positive.ascending
-    sigma_squared = float(plan.noise[level])
+    sigma_squared = float(plan.parameter(level))
     if plan.mechanism == STABILITY_HISTOGRAM or not sigma_squared:
         return FalseCells(released.keys.size, 0.0, 0.0)
-    files = [measured_file(run, level, shard.name) for shard in read_cuts(run, level).shards]
-    measured = read_nodes(files, plan.tree, level, "value")
+    measured = read_nodes(measured_file(run, level), plan.tree, level, "value")
     sigma = math.sqrt(sigma_squared)
     return FalseCells(released.keys.size, expected_false(measured, released, sigma), sigma)
 

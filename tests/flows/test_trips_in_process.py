@@ -24,12 +24,12 @@ from spineflow.tasks.runs.files import NOT_PRIVATE
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
 from spineflow.tasks.trips import plan as workload_budget
 from spineflow.tasks.trips.charge import curve_of_change
-from spineflow.tasks.trips.estimation.estimate import estimate_once
+from spineflow.tasks.trips.estimation.estimate import estimate_level
 from spineflow.tasks.trips.ingest.files import read_plan, read_tree, read_truth, write_plan
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 from spineflow.tasks.trips.ingest.ingest import ingest_input
-from spineflow.tasks.trips.measurement import read_cuts, read_nodes
-from spineflow.tasks.trips.plan import estimates_files, measured_file
+from spineflow.tasks.trips.measurement import read_nodes
+from spineflow.tasks.trips.plan import estimates_file, measured_file
 from spineflow.tasks.trips.product import TRIPS
 from spineflow.tasks.trips.release import released_level
 from spineflow.tasks.trips.settings import TripsSettings
@@ -116,7 +116,7 @@ def test_top_down_mechanisms_keep_consistency_at_every_level(
     below = None
     for level in range(tree.depth, -1, -1):
         nodes = released_level(run.release, tree, level)
-        estimates = read_nodes(estimates_files(run, level), tree, level, "count")
+        estimates = read_nodes(estimates_file(run, level), tree, level, "count")
         assert dict(zip(nodes.keys, nodes.counts, strict=True)) == dict(
             zip(estimates.keys, estimates.counts, strict=True)
         )
@@ -165,8 +165,8 @@ def test_levels_that_only_repeat_counts_are_not_measured(
     plain.mkdir()
     other, same = started(country, plain, *DEGENERATE[case])
     ingest_input(other, same)
-    expected = read_plan(other).noise
-    assert list(plan.noise.values()) == list(expected.values())
+    expected = read_plan(other).measures
+    assert [own.noise for own in plan.measures.values()] == [own.noise for own in expected.values()]
     for level in plan.inferred:
         if level:
             above = released_level(run.release, plan.tree, level - 1)
@@ -180,8 +180,10 @@ def test_a_level_that_must_be_measured_is_missed(country: Path, tmp_path: Path, 
     ingest_input(run, settings)
     plan = read_plan(run)
     shares = workload_budget.geometric_shares([level for level in plan.levels if level != skipped])
-    budget = workload_budget.level_budget(plan.tree, settings.contribution, settings.rho, shares)
-    write_plan(run, replace(plan, budget=budget))
+    measures = workload_budget.level_measures(
+        plan.tree, settings.contribution, settings.rho, shares
+    )
+    write_plan(run, replace(plan, measures=measures))
     with pytest.raises(BudgetRefused, match=f"level {skipped} is not measured"):
         TRIPS.charge_run(run, settings)
 
@@ -208,7 +210,7 @@ def test_trips_beyond_those_of_a_person_are_refused_or_dropped(
             continue
         ingest_input(run, settings)
         assert read_truth(run).leaves.total == 2 * rows["pid"].nunique()
-        assert read_plan(run).budget.squared_sensitivities[1] == 8
+        assert read_plan(run).measures[1].moved == 8
 
 
 @pytest.mark.parametrize(("factor", "fits"), [("1", True), ("3/2", False), ("2/3", False)])
@@ -223,7 +225,7 @@ def test_noise_has_the_variance_of_its_share(
     call_stages(run, settings, tree_to_table)
     plan, truth = read_plan(run), read_truth(run)
     level = plan.tree.depth
-    noisy = read_nodes([measured_file(run, level, "00000")], plan.tree, level, "value")
+    noisy = read_nodes(measured_file(run, level), plan.tree, level, "value")
     noise = noisy.counts - truth.leaves.counts_of(noisy.keys)
     n = noise.size
     assert n == SMALL.municipalities**2
@@ -232,14 +234,13 @@ def test_noise_has_the_variance_of_its_share(
     assert (abs((noise.astype(float) ** 2).mean() - sigma_squared) < 5 * deviation) == fits
 
 
-def test_a_measurement_of_a_level_that_is_not_cut_is_not_the_runs_own(
+def test_a_measurement_that_the_ledger_does_not_know_is_not_the_runs_own(
     country: Path, tmp_path: Path
 ) -> None:
-    """It would be taken for measured once its level is cut."""
     run, settings = started(country, tmp_path)
     ingest_input(run, settings)
     TRIPS.charge_run(run, settings)
-    foreign = measured_file(run, 3, "00000")
+    foreign = measured_file(run, 3)
     foreign.parent.mkdir(parents=True)
     foreign.write_bytes(b"from another run")
     with pytest.raises(BudgetRefused, match="level_03.* the ledger does not know it"):
@@ -298,12 +299,7 @@ def test_estimates_that_changed_after_measuring_are_refused(country: Path, tmp_p
     ingest_input(run, settings)
     call_stages(run, settings, tree_to_table)
     level = 3
-    shutil.copy(estimates_files(run, 1)[0], tmp_path / "kept")
-    (above,) = estimates_files(run, level - 1)
-    table = pq.read_table(above)
-    counts = table["count"].to_numpy().copy()
-    counts[[0, 1]] += [1, -1]
-    pq.write_table(table.set_column(2, "count", [counts]), above)
-    (shard,) = read_cuts(run, level).shards
+    above = estimates_file(run, level - 1)
+    pq.write_table(pq.read_table(above).slice(1), above)
     with pytest.raises(SpineflowError, match="differ from those that decided"):
-        estimate_once(run, settings, level, shard.name)
+        estimate_level(run, settings, level)

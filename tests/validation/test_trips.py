@@ -180,7 +180,6 @@ def test_every_field_of_the_plan_is_checked(good_run, place: Place) -> None:
         ("spine/trips/tree.json", PRIVACY),
         ("spine/trips/areas.parquet", PRIVACY),
         ("spine/trips/plan.json", PRIVACY),
-        ("measurements/trips/level_03/cuts.json", "measurements_are_complete"),
         (MEASURED, "measurements_are_complete"),
         (ESTIMATES, "children_add_to_parents"),
         ("release-unchecked/trips.parquet", "table_is_the_estimates"),
@@ -255,7 +254,6 @@ def test_sensitivities_are_recomputed_alike(good_run, trips: int, distinct: bool
     [
         "spine/trips/tree.json",
         "spine/trips/areas.parquet",
-        "measurements/trips/level_03/cuts.json",
         MEASURED,
         ESTIMATES,
         "release-unchecked/trips.parquet",

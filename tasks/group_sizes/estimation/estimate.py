@@ -237,7 +237,7 @@ def read_noisy(run: RunDirectory, plan: Plan, hierarchy: RegionHierarchy) -> lis
     name = plan.vector + DPQUERY_SUFFIX
     return [
         read_measurements(run.dpqueries(UNIVERSE, level.name), level.codes)[name].values
-        if own.is_measured
+        if own.share
         else np.zeros((len(level), plan.n_sizes), dtype=np.int64)
         for own, level in zip(plan.levels, hierarchy.levels, strict=True)
     ]

@@ -336,7 +336,7 @@ def read_regions(run: RunDirectory) -> RegionHierarchy:
 
 
 def read_plan(run: RunDirectory) -> Plan:
-    """The plan of a run; one of version 0.1.0 has fewer keys."""
+    """The plan of a run."""
     return read_values(plan_file(run), Plan)
 
 

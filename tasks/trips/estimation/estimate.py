@@ -28,17 +28,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...runs.directory import ONLY_SHARD, RunDirectory
+from ...runs.directory import RunDirectory
+from ...runs.errors import SpineflowError
 from ..ingest.files import read_plan, read_tree
-from ..measurement import (
-    estimate_kind,
-    parents_of,
-    parents_of_shard,
-    read_cuts,
-    read_nodes,
-    write_estimates,
-)
-from ..plan import Plan, estimates_file, measured_file
+from ..measurement import estimate_kind, parents_of, read_nodes, write_estimates
+from ..plan import Plan, estimates_file, level_folder, measured_file
 from ..settings import (
     CHEBYSHEV,
     FULL_INFORMATION,
@@ -124,7 +118,7 @@ def step_down(
 ) -> NodeCounts:
     """The positive nodes of a level, from its noisy counts and the counts of the parents.
 
-    Raises ValueError unless the noisy counts are those of all children of the parents.
+    Raises SpineflowError unless the noisy counts are those of all children of the parents.
     """
     keys, offsets = tree.children(level - 1, parents.keys)
     _refuse_other_nodes(level, keys, noisy.keys)
@@ -151,7 +145,7 @@ class MeasuredTree:
     def add_level(self, parents: np.ndarray, noisy: NodeCounts, variance: float) -> None:
         """Add the noisy counts of all children of some nodes of the last level.
 
-        Raises ValueError if they are not those children.
+        Raises SpineflowError if they are not those children.
         """
         level = len(self.levels)
         keys, offsets = self.tree.children(level - 1, parents)
@@ -208,50 +202,54 @@ def integer_pass(
 
 def _refuse_other_nodes(level: int, wanted: np.ndarray, found: np.ndarray) -> None:
     if not np.array_equal(wanted, found):
-        raise ValueError(f"the measurements of level {level} are of other nodes than requested")
+        raise SpineflowError(
+            f"The estimates above {level_folder(level)} differ from those that decided its "
+            "measurements; finish the run with the code that began it, or start a new run."
+        )
 
 
-def estimate_once(run: RunDirectory, settings: TripsSettings, level: int, shard: str) -> None:
-    """Estimate and write the positive nodes of one shard of a level."""
+def estimate_level(run: RunDirectory, settings: TripsSettings, level: int) -> None:
+    """Estimate and write the positive nodes of a level."""
     plan = read_plan(run)
     if level == 0:
         nodes = _root(run, plan)
     elif level in plan.inferred:
         nodes = only_children(plan.tree, level, parents_of(run, plan, level))
     elif plan.is_top_down:
-        parents = parents_of_shard(run, plan, level, shard)
-        noisy = _noisy(run, plan, level, shard)
+        parents, noisy = parents_of(run, plan, level), _noisy(run, plan, level)
         nodes = step_down(plan.tree, level, parents, noisy, settings.mechanism)
     else:
-        noisy = _noisy(run, plan, level, shard)
+        noisy = _noisy(run, plan, level)
         nodes = noisy.at(noisy.counts != 0)
-    path = estimates_file(run, level, shard, kind=estimate_kind(plan))
-    write_estimates(path, plan.tree, level, nodes)
+    write_estimates(estimates_file(run, level, estimate_kind(plan)), plan.tree, level, nodes)
 
 
 def combine_levels(run: RunDirectory, settings: TripsSettings) -> None:
     """Combine the measurements of all levels, and write the estimates of every level."""
     plan = read_plan(run)
     for level, nodes in integer_pass(measured_tree(run, plan), settings.mechanism):
-        write_estimates(estimates_file(run, level, ONLY_SHARD), plan.tree, level, nodes)
+        write_estimates(estimates_file(run, level), plan.tree, level, nodes)
 
 
 def measured_tree(run: RunDirectory, plan: Plan) -> MeasuredTree:
     """All noisy counts of a run, an exact root included."""
     total = read_tree(run).total
-    if total is None:
-        root = int(_noisy(run, plan, 0).counts[0])
-        measured = MeasuredTree.rooted(plan.tree, root, plan.weight_variance(0))
-    else:
-        measured = MeasuredTree.rooted(plan.tree, total, 0.0)
+    root = int(_noisy(run, plan, 0).counts[0]) if total is None else total
+    variance = weight_variance(plan, 0) if total is None else 0.0
+    measured = MeasuredTree.rooted(plan.tree, root, variance)
     for level in range(1, plan.tree.depth + 1):
         parents = parents_of(run, plan, level).keys
         if level in plan.inferred:
             measured.add_inferred(parents)
-            continue
-        noisy = _noisy(run, plan, level)
-        measured.add_level(parents, noisy, plan.weight_variance(level))
+        else:
+            noisy = _noisy(run, plan, level)
+            measured.add_level(parents, noisy, weight_variance(plan, level))
     return measured
+
+
+def weight_variance(plan: Plan, level: int) -> float:
+    """Variance that least squares give a measured level; without noise all have the same weight."""
+    return float(plan.parameter(level)) or 1.0
 
 
 def _root(run: RunDirectory, plan: Plan) -> NodeCounts:
@@ -261,8 +259,5 @@ def _root(run: RunDirectory, plan: Plan) -> NodeCounts:
     return root.positive
 
 
-def _noisy(run: RunDirectory, plan: Plan, level: int, shard: str | None = None) -> NodeCounts:
-    """Noisy counts of a level, or of one shard of it."""
-    shards = [own.name for own in read_cuts(run, level).shards] if shard is None else [shard]
-    files = [measured_file(run, level, name) for name in shards]
-    return read_nodes(files, plan.tree, level, "value")
+def _noisy(run: RunDirectory, plan: Plan, level: int) -> NodeCounts:
+    return read_nodes(measured_file(run, level), plan.tree, level, "value")

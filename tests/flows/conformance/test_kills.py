@@ -87,7 +87,7 @@ MOMENTS: dict[str, list[Moment]] = {
     "trips": [
         ("before", "os:replace", "trips/tree.json"),
         ("after", CHARGE, "trips"),
-        ("after", "os:link", f"{MEASURED}/trips/level_02/cuts.json"),
+        ("after", "os:link", f"{MEASURED}/trips/level_02/dpqueries"),
         ("before", RECORD, "level_04/dpqueries"),
         ("after", "os:link", f"{MEASURED}/trips/level_06/dpqueries"),
         ("before", "os:rename", "release-unchecked"),

@@ -84,7 +84,7 @@ def test_errors_of_replicates_are_those_designed(tmp_path: Path, mechanism: str)
     for replicate in range(replicates):
         draws = UnchargedNoise(SeededRandom(2, mechanism, str(replicate)))
         noisy = [
-            with_noise(true_vector(plan.vector, counts), level.noise_of(plan.noise), draws)
+            with_noise(true_vector(plan.vector, counts), level.noise, draws)
             for level, counts in zip(plan.levels, truth, strict=True)
         ]
         estimates = estimate_plan(plan, hierarchy, noisy)

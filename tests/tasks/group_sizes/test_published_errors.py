@@ -53,9 +53,7 @@ def test_errors_at_the_counties_are_smaller_than_the_noise_of_the_sizes_that_wer
         plan = plan_of(mechanism, PROVEN, 117_630_445, 1000, (1, 52, COUNTIES))
         county = plan.levels[-1]
         assert county.scale == (3 if mechanism == "cumulative_dp" else 6)
-        noise = UnchargedNoise(random).draw(
-            "county", county.noise_of(plan.noise), size[0] * size[1]
-        )
+        noise = UnchargedNoise(random).draw("county", county.noise, size[0] * size[1])
         counts = noise.reshape(size)
         if mechanism == "cumulative_dp":
             counts = np.diff(counts, axis=1, prepend=0)
@@ -79,7 +77,7 @@ def test_no_level_of_a_release_is_further_off_than_twice_its_groups(
     plan = plan_of(mechanism, calibration, 300, 200, (1, 3, 30))
     draws = UnchargedNoise(SeededRandom(2))
     noisy = [
-        with_noise(true_vector(plan.vector, own), level.noise_of(plan.noise), draws)
+        with_noise(true_vector(plan.vector, own), level.noise, draws)
         for level, own in zip(plan.levels, truth, strict=True)
     ]
     errors = [

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +25,6 @@ from spineflow.tasks.topdown.paths import (
 )
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.shards import Shard, read_shards, write_shards
-from spineflow.tasks.trips.measurement import Cuts, NodeShard, read_cuts
-from spineflow.tasks.trips.plan import cuts_file, estimates_file, measured_file
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 PRESETS = REPOSITORY / "flows" / "settings"
@@ -205,15 +201,9 @@ def test_shards_of_a_folder_from_elsewhere_do_not_leave_it(tmp_path: Path, name:
     write_shards([Shard("root", name, 0, 0, 0, 1)], spine_folder(run, "u"))
     (shard,) = read_shards(spine_folder(run, "u"))
     places = (constraints_file, demanded_file, combined_file, solves_file)
-    file = cuts_file(run, 1)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(asdict(Cuts([NodeShard(name, 0, 1)], ""))))
-    (cut,) = read_cuts(run, 1).shards
     for path in (
         *(lambda place=place: place(run, "u", shard.geolevel, shard.name) for place in places),
         lambda: run.dpqueries("u", shard.geolevel, shard.name),
-        lambda: measured_file(run, 1, cut.name),
-        lambda: estimates_file(run, 1, cut.name),
     ):
         with pytest.raises(ValueError, match="would lead out of"):
             path()

@@ -78,8 +78,8 @@ def test_errors_of_replicates_are_those_designed(tmp_path: Path, overrides) -> N
     found_input = check_input(settings).accepted()
     truth = TrueTree(found_input.shape.tree, found_input.leaves)
     plan = make_plan(settings, truth.tree)
-    assert plan.level_budget.rho == found.total
-    assert tuple(plan.level_budget.shares.values()) == settings.mechanism.shares
+    assert plan.guarantee.parameter == found.total
+    assert tuple(plan.shares.values()) == settings.mechanism.shares
     places = {name: level for level, name in found.errors.names.items()}
     squares = dict.fromkeys(places, 0.0)
     replicates = 250

@@ -15,12 +15,11 @@ import pytest
 from spineflow.tasks.products.comparison import read_errors
 from spineflow.tasks.products.product import Words
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.errors import InputRefused, SpineflowError
 from spineflow.tasks.trips.accuracy import ACCURACY
 from spineflow.tasks.trips.estimation.estimate import ROOT, MeasuredTree, step_down
 from spineflow.tasks.trips.ingest.files import read_plan, read_truth
-from spineflow.tasks.trips.measurement import read_cuts
-from spineflow.tasks.trips.plan import estimates_files, measured_file
+from spineflow.tasks.trips.plan import estimates_file, measured_file
 from spineflow.tasks.trips.product import TRIPS
 from spineflow.tasks.trips.release import released_level
 from spineflow.tasks.trips.tree import NodeCounts
@@ -116,10 +115,9 @@ def test_a_selection_measures_children_of_what_it_found(finished: Finished) -> N
     assert plan.is_selected and not plan.measures_all
     n_measured = []
     for level in plan.levels:
-        files = [measured_file(run, level, own.name) for own in read_cuts(run, level).shards]
-        n_measured.append(sum(pq.read_metadata(file).num_rows for file in files))
+        n_measured.append(pq.read_metadata(measured_file(run, level)).num_rows)
     assert n_measured[0] == 3 and n_measured[-1] < 64
-    first_pass = [len(pq.read_table(estimates_files(run, k, kind="selection")[0])) for k in (2, 3)]
+    first_pass = [len(pq.read_table(estimates_file(run, k, "selection"))) for k in (2, 3)]
     assert first_pass[0] <= 9 and first_pass[1] <= 24
 
 
@@ -155,7 +153,7 @@ def test_a_budget_for_a_margin_is_that_of_its_noise(finished: Finished) -> None:
     run, settings = finished()
     plan = read_plan(run)
     assert plan.guarantee is not None
-    sigma = math.sqrt(float(plan.noise[4]))
+    sigma = math.sqrt(float(plan.parameter(4)))
     rho = float(plan.guarantee.parameter)
     for margin, is_less in ((math.ceil(1.96 * sigma) + 1, True), (int(1.96 * sigma) - 1, False)):
         (told,) = TRIPS.needed(settings, {plan.tree.level_name(4): margin})
@@ -172,11 +170,11 @@ def test_measurements_of_other_nodes_are_not_taken(finished: Finished) -> None:
     plan = read_plan(run)
     children = plan.tree.children(0, ROOT)[0]
     measured = MeasuredTree.rooted(plan.tree, 9, 0.0)
-    with pytest.raises(ValueError, match="level 1 are of other nodes"):
+    with pytest.raises(SpineflowError, match="above level_01 differ from those that decided"):
         measured.add_level(ROOT, NodeCounts(children[::-1], np.array([1, 2, 3])), 1.0)
     measured.add_level(ROOT, NodeCounts(children, np.array([1, 2, 3])), 1.0)
     assert [own.tolist() for own in measured.combined()] == [[9.0], [2.0, 3.0, 4.0]]
-    with pytest.raises(ValueError, match="level 1 are of other nodes"):
+    with pytest.raises(SpineflowError, match="above level_01 differ from those that decided"):
         step_down(
             plan.tree,
             1,

@@ -184,7 +184,7 @@ def test_a_plan_that_does_not_fit_is_refused(folder: Path) -> None:
     settings = sizes_settings(folder).model_copy(
         update={"privacy": settings.privacy.model_copy(update={"epsilon": Fraction("1e-12")})}
     )
-    assert plan_of(settings, hierarchy, 8).levels[0].scale == 2 * 10**12
+    assert plan_of(settings, hierarchy, 8).levels[0].noise.parameter == 2 * 10**12
     with pytest.raises(InputRefused, match="would not fit 64-bit integers"):
         plan_of(settings, hierarchy, 1 << 60)
 

@@ -17,12 +17,7 @@ from spineflow.tasks.group_sizes.ingest.read import (
     read_regions,
     true_counts,
 )
-from spineflow.tasks.group_sizes.measurement import (
-    exact_curve,
-    measure_level,
-    plan_of,
-    universe_plan,
-)
+from spineflow.tasks.group_sizes.measurement import exact_curve, measure_level, plan_of
 from spineflow.tasks.group_sizes.plan import UNIVERSE, plan_file
 from spineflow.tasks.group_sizes.product import GROUP_SIZES
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
@@ -76,7 +71,7 @@ def test_the_ledger_is_charged_epsilon_between_the_neighbours_meant(
     assert draw["definition"] == "pure_dp"
     assert draw["parameter"] == "1"
     assert draw["neighbors"] == neighbors
-    assert Fraction(spent["rho"]) == universe_plan(read_plan(run)).promised.bounded_rho == rho
+    assert Fraction(spent["rho"]) == read_plan(run).universe.promised.bounded_rho == rho
 
 
 @pytest.mark.parametrize(("neighbors", "rho"), [("unbounded", 2), ("bounded", Fraction(1, 2))])
@@ -192,4 +187,4 @@ def test_without_noise_nothing_is_charged(tmp_path: Path) -> None:
     cost = GROUP_SIZES.plan(settings, run).costs[0].to_json()
     assert (cost["rho"], cost["epsilon"]["tight"]) == ("inf", "inf")
     with pytest.raises(ValueError, match="has no guarantee"):
-        universe_plan(read_plan(run)).promised  # noqa: B018
+        read_plan(run).universe.promised  # noqa: B018

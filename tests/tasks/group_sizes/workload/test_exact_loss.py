@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spineflow.tasks.group_sizes.measurement import exact_curve, universe_plan
+from spineflow.tasks.group_sizes.measurement import exact_curve
 from spineflow.tasks.group_sizes.plan import VECTOR_OF, Plan
 from spineflow.tasks.ledger.accounting import epsilon_tight
 from spineflow.tasks.ledger.spending import SpentDraw
@@ -79,10 +79,7 @@ def test_the_curve_is_that_of_the_worst_neighbour(
 ) -> None:
     plan = plan_of(mechanism, kind, bounded=bounded, quantity=quantity)
     curve = exact_curve(plan)
-    noises = {
-        depth: distribution_of(level.noise_of(plan.noise))
-        for depth, level in enumerate(plan.levels)
-    }
+    noises = {depth: distribution_of(level.noise) for depth, level in enumerate(plan.levels)}
     found = changes(mechanism, bounded=bounded, quantity=quantity)
     every = [counts_of(moves, noises) for moves in found]
     for epsilon in EPSILONS:
@@ -101,16 +98,13 @@ def test_the_ledger_counts_a_person_who_moves_whatever_the_noise_is_made_for(
 ) -> None:
     plan = plan_of(mechanism, kind, bounded=bounded, quantity=2)
     curve = exact_curve(plan, is_bounded=True)
-    noises = {
-        depth: distribution_of(level.noise_of(plan.noise))
-        for depth, level in enumerate(plan.levels)
-    }
+    noises = {depth: distribution_of(level.noise) for depth, level in enumerate(plan.levels)}
     changed = changes(mechanism, bounded=True, quantity=2)
     every = [counts_of(moves, noises) for moves in changed | changes_of_one(mechanism)]
     for epsilon in EPSILONS:
         worst = max(by_enumeration(moves, epsilon) for moves in every)
         assert worst <= Decimal(curve.delta_upper(float(epsilon))) <= worst + Decimal("1e-12")
-    assert SpentDraw(universe_plan(plan).promised, curve).known == curve
+    assert SpentDraw(plan.universe.promised, curve).known == curve
 
 
 def changes_of_one(mechanism: str) -> set[frozenset]:
@@ -138,7 +132,7 @@ PLANS = st.builds(
 def test_the_exact_epsilon_is_within_what_is_charged(plan: Plan, digits: int) -> None:
     curve, delta = exact_curve(plan), Fraction(1, 10**digits)
     exact = curve.epsilon_upper(delta)
-    assert exact <= epsilon_tight(universe_plan(plan).promised.rho_per_record, delta) + 1e-9
+    assert exact <= epsilon_tight(plan.universe.promised.rho_per_record, delta) + 1e-9
     if plan.rho is None:
         assert curve.largest_loss == pytest.approx(float(plan.epsilon), rel=1e-12)
         assert exact <= curve.largest_loss
@@ -149,7 +143,7 @@ def test_the_exact_epsilon_is_within_what_is_charged(plan: Plan, digits: int) ->
 @settings(max_examples=30, deadline=None)
 @given(PLANS)
 def test_a_draw_claims_no_more_than_its_guarantee(plan: Plan) -> None:
-    guarantee, curve = universe_plan(plan).promised, exact_curve(plan, is_bounded=True)
+    guarantee, curve = plan.universe.promised, exact_curve(plan, is_bounded=True)
     assert curve.rho <= guarantee.bounded_rho
     assert curve == exact_curve(plan) if plan.bounded else curve.rho > exact_curve(plan).rho
 

@@ -34,10 +34,10 @@ def loss(plan: Plan, changes: list[np.ndarray]) -> Fraction:
     """What the changes of all levels' vectors cost under the plan's noise."""
     total = Fraction(0)
     for level, change in zip(plan.levels, changes, strict=True):
-        if level.sigma_squared is not None:
-            total += int((change**2).sum()) / (2 * level.sigma_squared)
-        elif level.scale is not None:
-            total += int(np.abs(change).sum()) / level.scale
+        if level.noise is not None and plan.rho is not None:
+            total += int((change**2).sum()) / (2 * level.noise.parameter)
+        elif level.noise is not None:
+            total += int(np.abs(change).sum()) / level.noise.parameter
     return total
 
 

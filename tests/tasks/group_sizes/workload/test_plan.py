@@ -11,6 +11,7 @@ import pytest
 from spineflow.geography.hierarchy import AreaLevel
 from spineflow.tasks.group_sizes.ingest.regions import RegionHierarchy
 from spineflow.tasks.group_sizes.plan import VECTOR_OF, ImpossiblePlan, Plan
+from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.files import read_values, write_values
 
 from tests.tasks.group_sizes.plans import make_plan
@@ -23,8 +24,13 @@ CENSUS = {
 }
 
 
+def parameters(plan: Plan) -> list[Fraction | None]:
+    """The scale or sigma^2 of every level."""
+    return [None if level.noise is None else level.noise.parameter for level in plan.levels]
+
+
 def scales(**changes) -> list[Fraction | None]:
-    return [level.scale for level in make_plan(**CENSUS | changes).levels]
+    return parameters(make_plan(**CENSUS | changes))
 
 
 def test_scales_are_those_of_the_paper_where_it_covers_the_sensitivity() -> None:
@@ -46,7 +52,7 @@ def test_shares_and_no_noise() -> None:
     shares = [Fraction(1, 2), Fraction(1, 4), Fraction(1, 4)]
     plan = make_plan(**CENSUS, epsilon=Fraction(1), shares=shares)
     assert plan.mechanism == "cumulative_dp"
-    assert [level.scale for level in plan.levels] == [2, 4, 4]
+    assert parameters(plan) == [2, 4, 4]
     assert plan.weights == (16, 4, 4)
     assert scales(epsilon=None) == [None, None, None]
 
@@ -54,7 +60,7 @@ def test_shares_and_no_noise() -> None:
 def variances(**changes) -> list[Fraction | None]:
     plan = make_plan(**CENSUS | {"epsilon": None} | changes)
     assert plan.noise == "discrete_gaussian"
-    return [level.sigma_squared for level in plan.levels]
+    return parameters(plan)
 
 
 def test_gaussian_noise_covers_squared_sensitivities() -> None:
@@ -70,22 +76,22 @@ def test_levels_with_the_same_regions_are_measured_once() -> None:
     census = CENSUS | {"n_regions": [1, 1, 5], "groups": 1000, "epsilon": Fraction(1)}
     plan = make_plan(**census)
     assert [level.share for level in plan.levels] == [Fraction(1, 2), 0, Fraction(1, 2)]
-    assert [level.scale for level in plan.levels] == [2, None, 2]
-    assert [level.same_as for level in plan.levels] == [None, "nation", None]
+    assert parameters(plan) == [2, None, 2]
+    assert plan.repeated == {"state": "nation"}
     assert (plan.measured, plan.weights) == ((0, 2), (1, 0, 1))
     given = make_plan(**census, shares=[Fraction(1, 6), Fraction(1, 6), Fraction(2, 3)])
     assert [level.share for level in given.levels] == [Fraction(1, 3), 0, Fraction(2, 3)]
     county = make_plan(**census | {"n_regions": [1, 1, 1]})
     assert [level.share for level in county.levels] == [1, 0, 0]
-    assert county.levels[2].same_as == "nation"
+    assert county.repeated == {"state": "nation", "county": "nation"}
 
 
 def test_a_level_without_a_share_is_not_measured() -> None:
     shares = [Fraction(0), Fraction(1, 3), Fraction(2, 3)]
     plan = make_plan(**CENSUS, epsilon=Fraction(1), shares=shares)
-    assert [level.scale for level in plan.levels] == [None, 3, Fraction(3, 2)]
+    assert parameters(plan) == [None, 3, Fraction(3, 2)]
     assert plan.weights == (0, 4, 16)
-    assert plan.levels[0].same_as is None
+    assert plan.repeated == {}
 
 
 @pytest.mark.parametrize("mechanism", [None, *VECTOR_OF])
@@ -98,19 +104,11 @@ def test_a_plan_is_read_back_as_it_was(mechanism: str | None, loss, tmp_path: Pa
     assert read_values(tmp_path / "plan.json", Plan) == plan
 
 
-def test_a_plan_of_version_0_1_0_means_what_it_meant(tmp_path: Path) -> None:
-    """It has none of the later keys: no merged levels, no top code, discrete Laplace noise."""
+def test_a_plan_of_another_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
-    write_values(path, make_plan(**CENSUS, epsilon=Fraction(1)))
-    written = json.loads(path.read_text())
-    for key in ("rho", "is_top_coded", "exact_level"):
-        del written[key]
-    for level in written["levels"]:
-        del level["sigma_squared"], level["same_as"]
-    path.write_text(json.dumps(written))
-    plan = read_values(path, Plan)
-    assert plan == make_plan(**CENSUS, epsilon=Fraction(1))
-    assert (plan.noise, plan.loss, plan.is_top_coded) == ("discrete_laplace", 1, False)
+    path.write_text(json.dumps({"mechanism": "chain_dp", "levels": [{"level": "US"}]}))
+    with pytest.raises(InputRefused, match="use the version that wrote it"):
+        read_values(path, Plan)
 
 
 def test_noise_that_does_not_fit_is_refused() -> None:

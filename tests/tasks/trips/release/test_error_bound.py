@@ -3,20 +3,21 @@ absurdly far."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from spineflow.tasks.noise.distributions import SeededRandom
-from spineflow.tasks.noise.draws import UnchargedNoise
+from spineflow.tasks.ledger.plan import Measure
+from spineflow.tasks.noise.distributions import DISCRETE_LAPLACE, SeededRandom
+from spineflow.tasks.noise.draws import Noise, UnchargedNoise
 from spineflow.tasks.trips.estimation.projection import chebyshev_projection
 from spineflow.tasks.trips.measurement import NodeCounts, with_noise
 from spineflow.tasks.trips.plan import (
     Plan,
-    StabilityHistogram,
     geometric_shares,
     largest_leaf_counts,
-    level_budget,
+    level_measures,
     measured_levels,
     stability_histogram,
 )
@@ -46,17 +47,18 @@ def leaves_plan(mechanism: str, n_towns: list[int]) -> Plan:
     """A mechanism that measures leaves alone, at rho 1/50 or epsilon 1 and delta 1e-8."""
     tree, contribution = tree_of(n_towns), Contribution()
     if mechanism == STABILITY_HISTOGRAM:
-        histogram = stability_histogram(Fraction(1), Fraction(1, 10**8), contribution)
-        return Plan(mechanism, None, None, histogram, False, tree)
-    budget = level_budget(tree, contribution, Fraction(1, 50), {tree.depth: Fraction(1)})
-    return Plan(mechanism, None, budget, None, True, tree)
+        scale, threshold = stability_histogram(Fraction(1), Fraction(1, 10**8), contribution)
+        leaves = {tree.depth: Measure("", Noise(DISCRETE_LAPLACE, scale))}
+        return Plan(mechanism, None, leaves, threshold, False, tree)
+    measures = level_measures(tree, contribution, Fraction(1, 50), {tree.depth: Fraction(1)})
+    return Plan(mechanism, None, measures, None, True, tree)
 
 
 def plan_for(contribution: Contribution, mechanism: str = INFTDA) -> Plan:
     tree = tree_of([5, 5, 5])
     shares = geometric_shares(measured_levels(tree, contribution))
-    budget = level_budget(tree, contribution, Fraction(1, 50), shares)
-    return Plan(mechanism, None, budget, None, False, tree)
+    measures = level_measures(tree, contribution, Fraction(1, 50), shares)
+    return Plan(mechanism, None, measures, None, False, tree)
 
 
 @pytest.mark.parametrize("contribution", [Contribution(), Contribution(is_bounded=False)])
@@ -71,7 +73,7 @@ def test_bound_holds_in_replicates(contribution: Contribution) -> None:
     for replicate in range(n_replicates):
         source = UnchargedNoise(SeededRandom(replicate))
         counts = np.array([truth.leaves.total])
-        if 0 in plan.budget.shares:
+        if 0 in plan.measures:
             counts = np.maximum(0, with_noise(counts, plan, 0, source))
         nodes, errors = np.zeros(1, dtype=np.int64), [abs(counts[0] - truth.leaves.total)]
         for level in range(1, tree.depth + 1):
@@ -122,7 +124,7 @@ def test_proposition_1_counts_no_more_leaves_than_trips() -> None:
     assert proposition_1(plan, 10) == [10.0 * 47, 10.0 * 47, 10.0 * 47, 7.0 * 47, 47.0]
     assert proposition_1(plan)[0] > 169 * 47
     assert proposition_1(plan, 0) == [0.0] * 5
-    exact = Plan(STABILITY_HISTOGRAM, None, None, StabilityHistogram(None, 1), False, plan.tree)
+    exact = replace(plan, measures={plan.tree.depth: Measure("", None)}, threshold=1)
     assert proposition_1(exact, 10) == [0.0] * 5
 
 

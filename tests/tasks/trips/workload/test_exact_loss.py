@@ -109,7 +109,7 @@ def test_the_curve_is_that_of_the_worst_change(
     )
     plan = make_plan(asked, tree)
     curve = exact_curve(plan, asked.contribution)
-    noises = {level: distribution_of(plan.noise_of(level)) for level in plan.levels}
+    noises = {level: distribution_of(plan.measures[level].noise) for level in plan.levels}
     every = [counts_of(moves, noises) for moves in changes(plan, tree, asked)]
     for epsilon in EPSILONS:
         worst = max(by_enumeration(moves, epsilon) for moves in every)
@@ -129,7 +129,7 @@ def test_the_ledger_counts_a_person_who_is_changed_whatever_the_noise_is_made_fo
     changed, tree = settings_of(trips=trips, distinct=distinct), TREES[shape]
     plan = make_plan(asked, tree)
     curve = curve_of_change(plan, asked.contribution)
-    noises = {level: distribution_of(plan.noise_of(level)) for level in plan.levels}
+    noises = {level: distribution_of(plan.measures[level].noise) for level in plan.levels}
     found = changes(plan, tree, changed) | changes(plan, tree, asked)
     every = [counts_of(moves, noises) for moves in found]
     for epsilon in EPSILONS:

@@ -65,8 +65,9 @@ def counts(tree: Tree, level: int, leaves: tuple[int, ...]) -> np.ndarray:
 def loss(plan: Plan, change: dict[int, np.ndarray]) -> Fraction:
     """What the changes of all measured levels cost under the plan's noise."""
     total = Fraction(0)
-    for level, parameter in plan.noise.items():
-        if plan.budget is None:
+    for level in plan.levels:
+        parameter = plan.parameter(level)
+        if plan.threshold is not None:
             total += int(np.abs(change[level]).sum()) / parameter
         else:
             total += int((change[level] ** 2).sum()) / (2 * parameter)

@@ -8,11 +8,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from spineflow.tasks.noise.distributions import SeededRandom
-from spineflow.tasks.noise.draws import UnchargedNoise
-from spineflow.tasks.trips.plan import StabilityHistogram, listing_bound, stability_histogram
-from spineflow.tasks.trips.settings import Contribution
-from spineflow.tasks.trips.tree import NodeCounts
+from spineflow.tasks.ledger.plan import Measure
+from spineflow.tasks.noise.distributions import DISCRETE_LAPLACE, SeededRandom
+from spineflow.tasks.noise.draws import Noise, UnchargedNoise
+from spineflow.tasks.trips.measurement import listed_leaves
+from spineflow.tasks.trips.plan import Plan, StabilityHistogram, listing_bound, stability_histogram
+from spineflow.tasks.trips.settings import STABILITY_HISTOGRAM, Contribution
+from spineflow.tasks.trips.tree import NodeCounts, column_tree, hierarchy_of_links
 
 N_CELLS = 3
 TAIL = 40
@@ -102,7 +104,13 @@ def test_threshold_is_the_least_that_the_bound_allows() -> None:
 def test_only_what_occurs_is_published_and_only_above_the_threshold() -> None:
     leaves = NodeCounts(np.arange(0, 4000, 2), np.full(2000, 30))
     histogram = stability_histogram(Fraction(1), Fraction(1, 10**6), Contribution())
-    published = histogram.measure(leaves, UnchargedNoise(SeededRandom(4)))
+    tree = column_tree([hierarchy_of_links("a", [("a", np.arange(4000).astype(str), None)])])
+
+    def published_by(noise: Noise | None, threshold: int) -> NodeCounts:
+        plan = Plan(STABILITY_HISTOGRAM, None, {1: Measure("", noise)}, threshold, True, tree)
+        return listed_leaves(plan, leaves, UnchargedNoise(SeededRandom(4)))
+
+    published = published_by(Noise(DISCRETE_LAPLACE, histogram.scale), histogram.threshold)
     assert set(published.keys) < set(leaves.keys)
     assert published.counts.min() == histogram.threshold
-    assert StabilityHistogram(None, 1).measure(leaves, UnchargedNoise(SeededRandom(4))) is leaves
+    assert np.array_equal(published_by(None, 1).counts, leaves.counts)

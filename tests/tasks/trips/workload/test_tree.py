@@ -12,7 +12,7 @@ from spineflow.geography.hierarchy import AreaLevel
 from spineflow.tasks.solvers.level_design import RegularTree
 from spineflow.tasks.trips.plan import (
     geometric_shares,
-    level_budget,
+    level_measures,
     mean_fanouts,
     measured_levels,
     optimised_shares,
@@ -153,17 +153,18 @@ def test_noise_of_the_paper() -> None:
     """sigma^2 = T / rho with uniform shares, bounded neighbours and one trip a person."""
     tree, rho = country_of_shares(), Fraction(1, 7)
     contribution = Contribution()
-    budget = level_budget(
+    measures = level_measures(
         tree, contribution, rho, geometric_shares(measured_levels(tree, contribution))
     )
-    assert {budget.sigma_squared(level) for level in range(1, 5)} == {tree.depth / rho}
+    assert list(measures) == [1, 2, 3, 4]
+    assert {own.noise.parameter for own in measures.values()} == {tree.depth / rho}
 
 
 def test_unsound_shares_are_refused() -> None:
     tree = country_of_shares()
     for shares in ({1: Fraction(1, 2)}, {1: Fraction(3, 2), 2: Fraction(-1, 2)}):
         with pytest.raises(ValueError, match="exactly 1"):
-            level_budget(tree, Contribution(), Fraction(1), shares)
+            level_measures(tree, Contribution(), Fraction(1), shares)
 
 
 def test_geometric_shares_add_to_one() -> None:
@@ -181,10 +182,10 @@ def test_optimised_shares_beat_uniform_ones(contribution: Contribution) -> None:
     assert all(share > 0 and 1000 % share.denominator == 0 for share in shares.values())
 
     def log_product(chosen) -> float:
-        budget = level_budget(tree, contribution, Fraction(1), chosen)
+        measures = level_measures(tree, contribution, Fraction(1), chosen)
         precisions = np.zeros(tree.depth + 1)
         for level in levels:
-            precisions[level] = 1 / float(budget.sigma_squared(level))
+            precisions[level] = 1 / float(measures[level].noise.parameter)
         regular = RegularTree(tuple(mean_fanouts(tree)), contribution.has_invariant_total)
         found = regular.variances(precisions)
         return float(np.log(found[1:]).sum())
