@@ -147,6 +147,21 @@ class TopdownSettings(TopdownSections):
         super().refuse_ineffective(own, refuse)
         if self.measured is not None:
             refuse("measured belongs to the flow estimate; take the section out")
+        if table_of(own, "release").get("margins") and not self.has_all_measurements:
+            refuse("release.margins = true needs every answer, and on_demand draws few; remove it")
+        for universe in self.run.universes:
+            budget = f"budget.{universe}.geolevels"
+            shares = self.budget[universe].geolevels
+            if self.blocks_only and self.preset and table_of(own, *budget.split(".")):
+                refuse(f"{budget} does nothing where {[*shares][-1]} alone is measured; remove it")
+            for section, key in (("budget", "queries"), ("workload", "passes")):
+                for geolevel in table_of(own, section, universe, key):
+                    if geolevel not in (*shares, OTHER):
+                        hint = did_you_mean(geolevel, shares)
+                        refuse(
+                            f"{section}.{universe}.{key}.{geolevel} does nothing without a share "
+                            f"of {geolevel} in {budget}{hint}; remove it"
+                        )
 
 
 def universe_waves(settings: TopdownSettings) -> tuple[tuple[str, ...], ...]:
@@ -261,10 +276,6 @@ def _refuse_universe(settings: TopdownSettings, universe: str, refuse: Refuse) -
         schema = settings.schema_of(universe)
         for zero in settings.zeros_of(universe):
             schema.positions(zero.where)
-    for geolevel in settings.workload_of(universe).passes:
-        if geolevel not in (*known, OTHER):
-            hint = did_you_mean(geolevel, known)
-            refuse(f"workload.{universe}.passes names {geolevel!r}, which is no geolevel{hint}")
     for geolevel in settings.budget[universe].geolevels:
         _refuse_queries(settings, universe, geolevel, schema, refuse)
 

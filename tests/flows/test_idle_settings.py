@@ -27,6 +27,10 @@ BASES = {
     "group-sizes": 'invariants.groups = true\nmechanism.largest_size = 12\nprivacy.epsilon = "1"\n',
     "trips": '[privacy]\nepsilon = "1"\ndelta = "1/1000000"\n',
 }
+HALVES = '{ total = "1/2", detailed = "1/2" }'
+PASSES = '{ least_squares = [["all"]], rounder = [["total", "detailed"]] }'
+LEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")
+SIXTHS = "{ " + ", ".join(f"{level} = '1/6'" for level in LEVELS) + " }"
 SUMMARY_LEVELS = ["TRACT", "COUNTY", "USA", "STATE", "PLACE", "AIANNH"]
 SUMMARY_LEVELS += ["PR-STATE", "PR-COUNTY", "PR-TRACT", "PR-PLACE"]
 BLOCKS = 'run.estimator = "block_by_block"'
@@ -39,6 +43,9 @@ IDLE = {
         ('geography.spine = "conventional"', "geography.fanout_cutoff", "0"),
         ('geography.spine = "conventional"', "geography.block_groups", '"production"'),
         (BLOCKS, "geography.bypass", "false"),
+        (BLOCKS, "budget.persons.geolevels", SIXTHS),
+        ("", "budget.persons.queries.Prim", HALVES),
+        ("", "workload.persons.passes.Prim", PASSES),
         ("release.tables = false", "release.pl94171", "false"),
         ("workload.persons.on_demand = true", "release.margins", "false"),
     ],

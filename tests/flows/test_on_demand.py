@@ -75,6 +75,7 @@ def test_other_rows_than_matter_fail_the_check(
     [
         (("run.estimator=full_information",), "draws the answers that the estimator topdown reads"),
         (("run.estimator=block_by_block",), "draws the answers that the estimator topdown reads"),
+        (("release.margins=true",), "release.margins = true needs every answer"),
         (("release.margins=false",), "release.margins does nothing without measurements of every"),
     ],
 )
