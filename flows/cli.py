@@ -306,16 +306,6 @@ def archive(run_directory: RunFolder, directory: Path, /, *, office: Path | None
     print(write_crate(own, flow, directory, read_office(office)))
 
 
-app.command(
-    "spineflow.flows.replicates:write_replicates",
-    name="replicates",
-    help="""Run again and again on data that may be disclosed: mean errors.
-
-    Measure and estimate several times with different noise, on input that is not confidential, and
-    write the mean errors of the replicates.""",
-)
-
-
 @app.command
 def check(flow: FlowName, settings: SettingsFile, /, *, overrides: Overrides = ()) -> None:
     """Validate settings and inputs; draw no noise, spend nothing.

@@ -33,16 +33,14 @@ from ..tasks.runs.settings import ProductSettings
 from ..tasks.tables.findings import InputCheck
 from .kernels import ANNOUNCEMENT
 from .logs import LOGGER, PROGRESS, sentence_of
-from .registry import MODULES, REPLICATED
+from .registry import MODULES
 
 if TYPE_CHECKING:
     AnyFlow: TypeAlias = str
     AnyDemo: TypeAlias = str
-    AnyReplicated: TypeAlias = str
 else:
     AnyFlow = Literal[tuple(MODULES)]
     AnyDemo = Literal[(*MODULES, "households", "grid")]
-    AnyReplicated = Literal[REPLICATED]
 
 FlowName = Annotated[AnyFlow, Parameter(help="flow")]
 SettingsFile = Annotated[Path, Parameter(help="settings file of the run")]

@@ -5,8 +5,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from ..tasks.products.registry import OF_ONE_INPUT
-
 if TYPE_CHECKING:
     from prefect import Flow
 
@@ -31,9 +29,6 @@ MODULES = {name: f"spineflow.flows.{name.replace('-', '_')}" for name in TITLES}
 
 DECIDED_ON_THE_WAY = ("products", "tune")
 """Flows whose stages depend on results of others, so that they need a flow run."""
-
-REPLICATED = tuple(name for name in OF_ONE_INPUT if name not in ("topdown", "estimate"))
-"""Products that `spineflow replicates` can run again and again; topdown has `tune` for that."""
 
 
 def entry_point(name: str) -> str:

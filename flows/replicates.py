@@ -25,10 +25,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import pandas as pd
-from cyclopts import Parameter
 from pydantic import create_model
 
 from ..tasks.detailed_groups.ingest.ingest import parameters_of
@@ -40,7 +39,6 @@ from ..tasks.products.product import Product
 from ..tasks.products.registry import product
 from ..tasks.runs.directory import RunDirectory, start_run
 from ..tasks.runs.errors import InputRefused
-from ..tasks.runs.files import write_text
 from ..tasks.runs.names import FileName
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.runs.settings_files import dump_settings
@@ -48,46 +46,8 @@ from ..tasks.study.settings import Criterion, TuneSettings
 from ..tasks.study.trials import ALL, Figures, SearchedProduct, mean_errors
 from ..tasks.topdown.trials import TRIALS
 from ..tasks.trips.settings import TripsSettings
-from .console import AnyReplicated, Overrides, SettingsFile, page
 from .registry import DECIDED_ON_THE_WAY
 from .running import call_stages
-
-ERRORS = "errors.csv"
-
-
-def write_replicates(
-    flow: Annotated[AnyReplicated, Parameter(help="flow")],
-    settings_file: SettingsFile,
-    /,
-    *,
-    overrides: Overrides = (),
-    replicates: int = 10,
-    out: Path = Path("replicates"),
-) -> None:
-    """Run settings n times in this process, with the seeds 1 to n, and write their mean errors.
-
-    `errors.csv` has for every figure its mean over the replicates and its standard deviation.
-    The runs themselves are removed. Raises InputRefused for confidential input: replicates are
-    entered in no ledger.
-
-    Args:
-        replicates: number of replicates
-        out: folder to write to
-    """
-    asked = product(flow)
-    settings = asked.load(settings_file, overrides)
-    if replicates < 1:
-        raise InputRefused("--replicates must be at least 1.")
-    if settings.input.confidential:
-        raise InputRefused(
-            "Replicates would spend privacy that no ledger records; set input.confidential = false "
-            "if these data may be disclosed."
-        )
-    out.mkdir(parents=True, exist_ok=True)
-    table = mean_errors_of_runs(asked, settings, replicates, out)
-    write_text(out / ERRORS, table.to_csv(index=False))
-    page().print(table.to_string(index=False))
-    print(f"written: {out / ERRORS}")
 
 
 def mean_errors_of_runs(asked: Product, settings: Any, n: int, folder: Path) -> pd.DataFrame:
