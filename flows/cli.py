@@ -5,22 +5,25 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import time
 import webbrowser
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, CycloptsError, Parameter, UnknownCommandError
 
 from ..tasks.ledger.caps import summary
 from ..tasks.products.new_charge import new_charge
-from ..tasks.products.product import refuse_missing_runner
+from ..tasks.products.product import Product, refuse_missing_runner
 from ..tasks.products.registry import existing_run, product
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.errors import InputRefused, SpineflowError
+from ..tasks.runs.settings import ProductSettings
 from ..tasks.runs.settings_files import with_resume_overrides
 from ..validation.expectations import by_the_rules_alone
+from . import STARTED
 from .budgets import show_budget
 from .console import (
     AnyDemo,
@@ -30,14 +33,20 @@ from .console import (
     SettingsFile,
     check_input,
     print_block,
+    print_closing,
     print_ledger,
+    print_stages,
+    print_summary,
 )
-from .kernels import announce_and_compile
+from .kernels import announce_and_compile, compile_in_background, load_kernels
 from .ledger import WrittenCaps, init_ledger
 from .logs import JSON, LOGGER, drop_output, exit_code_of, log_json_lines, logging_as
-from .registry import MODULES
+from .registry import MODULES, flow_of
 from .reports import write_comparison, write_expected_errors, write_report
 from .topdown_commands import explore, intervals, measurements, show_spine, write_published_input
+
+if TYPE_CHECKING:
+    from .servers import Server
 
 HELP = """\
 Release census-like data under differential privacy.
@@ -221,10 +230,10 @@ def run(
         server.begin()
         asked = product(flow)
         own = asked.load(settings, overrides)
-        from .foreground import run_and_report  # 1.3 s, while the server starts
-        from .running import default_run_directory
+        from .running import default_run_directory, prepare  # 1.3 s, while the server starts
 
-        run_and_report(asked, own, run_dir or default_run_directory(own, settings), server)
+        folder = prepare(own, run_dir or default_run_directory(own, settings))
+        _run_and_report(asked, folder, own, server)
 
 
 @app.command
@@ -235,14 +244,40 @@ def resume(run_directory: RunFolder, /, *, overrides: Overrides = ()) -> None:
     release does not depend on it: --set run.workers=1, run.runner=threads or
     run.dask_address=tcp://host:8786.
     """
-    from .foreground import run_and_report  # 1.3 s
+    from .running import prepare  # 1.3 s
     from .servers import server_for_runs
 
     existing, asked, frozen = existing_run(run_directory)
     settings = with_resume_overrides(frozen, overrides)
     refuse_missing_runner(settings.run)
     with server_for_runs() as server:
-        run_and_report(asked, settings, existing.root, server)
+        _run_and_report(asked, prepare(settings, existing.root), settings, server)
+
+
+def _run_and_report(
+    asked: Product, run: RunDirectory, settings: ProductSettings, server: Server
+) -> None:
+    """Run the unfinished stages of a prepared run, and print the end."""
+    from httpx import HTTPError
+
+    from . import running
+    from .endings import explain_error
+
+    if run.read_manifest()["status"] != "complete":
+        server.begin()
+    if not running.is_done(asked, run, settings):
+        is_compiling = compile_in_background(asked.name)
+        # Imported and loaded while the server starts.
+        flow_of(asked.name)
+        load_kernels(asked.name)
+        try:
+            server.wait()
+        except HTTPError as error:
+            raise explain_error(error, str(run.root), settings.run) from None
+        with print_stages(is_compiling):
+            running.run_stages(asked, run, settings)
+    print_summary(asked, run, settings)
+    print_closing(run, settings, time.monotonic() - STARTED)
 
 
 @app.command

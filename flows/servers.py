@@ -1,16 +1,20 @@
 """The Prefect server that a command's runs report to: a configured one, or the command's own.
 
 The latter takes seconds to start: it starts while the command imports modules and reads its
-settings, and ends with the command.
+settings, in a process that runs this module. It serves at a socket that the command has opened
+already, so that a client's first request waits for it instead of failing. It ends with the command,
+however that ends: the command has the other end of its standard input.
 """
 
 from __future__ import annotations
 
 import atexit
 import os
+import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -82,7 +86,7 @@ class Server:
             "PREFECT__SERVER_FINAL": "1",
         }
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", f"{__package__}.own_server", str(number)],
+            [sys.executable, "-P", "-m", f"{__package__}.servers", str(number)],
             pass_fds=[number],
             stdin=subprocess.PIPE,  # Closed with this process, for which the server waits.
             start_new_session=True,  # Ctrl-C at the keyboard is the command's to handle.
@@ -197,3 +201,31 @@ def is_embedded() -> bool:
     """Whether runs report to a server that ends with this process and is never watched."""
     address = PREFECT_API_URL.value()
     return address is None or address == os.environ.get(OWN_SERVER)
+
+
+def serve_runs(socket_number: int) -> None:
+    """Serve Prefect's API at an inherited, listening socket until standard input is closed."""
+    import uvicorn
+
+    from . import server_fixes  # Which imports the whole server.
+
+    server_fixes.apply()
+    threading.Thread(target=_end_with_the_command, daemon=True).start()
+    uvicorn.run(
+        "prefect.server.api.server:create_app",
+        factory=True,
+        fd=socket_number,
+        log_level="error",
+        lifespan="on",
+    )
+
+
+def _end_with_the_command() -> None:
+    # Not by `sys.stdin`, whose lock this thread would keep: Python aborts at its end for that.
+    while os.read(0, 1):
+        continue
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    serve_runs(int(sys.argv[1]))

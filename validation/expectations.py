@@ -1,9 +1,10 @@
-"""Great Expectations suites of the input tables, run for a public pass or fail per rule.
+"""Rules on the input tables, evaluated for a public pass or fail of each.
 
-Great Expectations sees the distinct values of every evidence column, never rows and never counts:
-a value-set, pattern or not-null expectation holds for all rows if and only if it holds for all
-distinct values (see `validation.rules`). Results are booleans only, the context lives in
-memory, and analytics, progress bars and logging are off.
+Great Expectations evaluates and words those on allowed values, ranges and patterns. It sees the
+distinct values of an evidence column, never rows and never counts: an expectation holds for all
+rows if and only if it holds for all distinct values (see `validation.rules`). Results are booleans
+only, the context lives in memory, and analytics, progress bars and logging are off. A yes/no column
+has no more to say than its rule, and is looked at here.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ def readable(suite: str, passed: bool) -> Outcome:
 def build_suites(rules: Sequence[Rule]) -> dict[str, ExpectationSuite]:
     """Great Expectations suites of the rules; an expectation's `meta["rule"]` is its rule's name.
 
-    A rule on allowed values, a range or a pattern is one expectation, and one more says that
-    nothing is blank unless the rule lets it be, because the former pass over blanks.
+    A rule is one expectation, and one more says that nothing is blank unless the rule lets it be,
+    because the former pass over blanks.
     """
     gx = import_great_expectations()
     suites: dict[str, ExpectationSuite] = {}
@@ -60,8 +61,7 @@ def build_suites(rules: Sequence[Rule]) -> dict[str, ExpectationSuite]:
             expected = gx.expectations.ExpectColumnValuesToMatchRegex
             limits = {"regex": rf"\A(?:{rule.pattern})\Z"}
         suite.add_expectation(expected(column=rule.evidence, meta=meta, **limits))
-        # Yes/no columns are derived, and so have no blanks.
-        if not rule.may_be_blank and rule.allowed != (False,):
+        if not rule.may_be_blank:
             suite.add_expectation(
                 gx.expectations.ExpectColumnValuesToNotBeNull(column=rule.evidence, meta=meta)
             )
@@ -71,17 +71,36 @@ def build_suites(rules: Sequence[Rule]) -> dict[str, ExpectationSuite]:
 def run_suites(
     rules: Sequence[Rule], distinct_values: Mapping[str, Mapping[str, Collection[Value]]]
 ) -> tuple[Outcome, ...]:
-    """Validate the rules with Great Expectations and return an outcome for each, in their order.
+    """Validate the rules and return an outcome for each, in their order.
 
-    `distinct_values` maps a suite to its evidence columns and their distinct values. A rule whose
-    expectation cannot be evaluated has not passed; one about a column without values holds.
-    Inside `by_the_rules_alone` the rules themselves are asked.
+    `distinct_values` maps a suite to its evidence columns and their distinct values. Great
+    Expectations evaluates the rules on allowed values, ranges and patterns; yes/no rules, and
+    inside `by_the_rules_alone` all, are evaluated by `Rule.is_met_by`. A rule that cannot be
+    evaluated has not passed; one about a column without values holds.
     """
-    if _ASKS_RULES_ALONE.get():
-        return tuple(_own_outcome(r, distinct_values[r.suite].get(r.evidence)) for r in rules)
-    gx = import_great_expectations()
+    is_own = _ASKS_RULES_ALONE.get()
+    expected = [rule for rule in rules if not (is_own or rule.is_yes_or_no)]
+    met = _evaluate(expected, distinct_values) if expected else {}
+    outcomes = []
+    for rule in rules:
+        values = distinct_values[rule.suite].get(rule.evidence)
+        evaluated = tuple(met.get((rule.suite, rule.name), ()))
+        if is_own or rule.is_yes_or_no:
+            passed = values is not None and all(map(rule.is_met_by, values))
+        elif evaluated:
+            passed = all(own.passed for own in evaluated)
+        else:
+            passed = values is not None and not len(values)
+        outcomes.append(Outcome(rule.name, rule.suite, passed, rule.statement, evaluated))
+    return tuple(outcomes)
+
+
+def _evaluate(
+    rules: Sequence[Rule], distinct_values: Mapping[str, Mapping[str, Collection[Value]]]
+) -> Mapping[tuple[str, str], Sequence[ExpectationOutcome]]:
+    """Outcomes of the expectations of rules on columns with values, by suite and rule."""
     met: dict[tuple[str, str], list[ExpectationOutcome]] = {}
-    context = gx.get_context(mode="ephemeral")
+    context = import_great_expectations().get_context(mode="ephemeral")
     context.enable_analytics(False)
     context.variables.progress_bars = {"globally": False, "metric_calculations": False}
     source = context.data_sources.add_pandas("spineflow")
@@ -95,42 +114,20 @@ def run_suites(
             config = result.expectation_config
             outcome = ExpectationOutcome(_sentence(config), bool(result.success))
             met.setdefault((name, config.meta["rule"]), []).append(outcome)
-    return tuple(
-        Outcome(
-            rule.name,
-            rule.suite,
-            _is_empty(distinct_values[rule.suite].get(rule.evidence))
-            or (bool(evaluated) and all(outcome.passed for outcome in evaluated)),
-            rule.statement,
-            tuple(evaluated),
-        )
-        for rule in rules
-        for evaluated in [met.get((rule.suite, rule.name), [])]
-    )
+    return met
 
 
 @contextmanager
 def by_the_rules_alone() -> Iterator[None]:
     """In the block, `run_suites` decides by `Rule.is_met_by`, without Great Expectations.
 
-    For commands that release nothing: they answer before that could be imported. A run asks it
-    in any case, and the tests hold that both say the same.
+    For commands that release nothing: they answer before that could be imported.
     """
     before = _ASKS_RULES_ALONE.set(True)
     try:
         yield
     finally:
         _ASKS_RULES_ALONE.reset(before)
-
-
-def _own_outcome(rule: Rule, values: Collection[Value] | None) -> Outcome:
-    """A rule's outcome by the rule itself; not passed without a column of evidence."""
-    passed = values is not None and all(map(rule.is_met_by, values))
-    return Outcome(rule.name, rule.suite, passed, rule.statement)
-
-
-def _is_empty(values: Collection[Value] | None) -> bool:
-    return values is not None and not len(values)
 
 
 def _sentence(config: ExpectationConfiguration) -> str:
@@ -179,7 +176,7 @@ def _rectangular(columns: Mapping[str, Collection[Value]]) -> pd.DataFrame:
 def import_great_expectations() -> ModuleType:
     """Great Expectations with its reporting and its logging off.
 
-    Imported here, for that takes 1.6 s, which commands that judge no input do without.
+    Imported here, for that takes seconds, which runs without such rules do without.
     """
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     # The second has a level of its own.

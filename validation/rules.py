@@ -63,6 +63,11 @@ class Rule:
     between: tuple[int | None, int | None] | None = None
     may_be_blank: bool = False
 
+    @property
+    def is_yes_or_no(self) -> bool:
+        """Whether the evidence is derived, and must be no."""
+        return self.allowed == (False,)
+
     def is_met_by(self, value: Value) -> bool:
         """Whether one distinct value of the evidence column passes."""
         if value is None:

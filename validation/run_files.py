@@ -171,6 +171,51 @@ def check_text(release: Path, name: str, *, is_private: bool, failures: Failures
     return table
 
 
+def compare_text(
+    stem: Path,
+    names: Sequence[str],
+    failures: Failures,
+    *,
+    is_private: bool,
+    has_quotes: bool,
+    delimiter: str = "|",
+    rows_per_batch: int = ROWS_PER_BATCH,
+) -> None:
+    """Check that a Parquet file of these columns and its text have the same rows, and the stamp if
+    it is due; they may be larger than memory.
+
+    Raises UnusableRunFile for a missing file or other columns.
+    """
+    parquet, text = stem.with_suffix(".parquet"), stem.with_suffix(".csv")
+    for path in (parquet, text):
+        if not path.is_file():
+            raise UnusableRunFile(f"the file {path.name} of the release is missing")
+    types = pq.read_schema(parquet).remove_metadata()
+    if types.names != list(names):
+        raise UnusableRunFile(f"{parquet.name} has other columns than {', '.join(names)}")
+    head_of_text(text, types.names, delimiter)
+    for path in (parquet, text):
+        check_stamp(path, is_private=is_private, failures=failures)
+    # Texts as the file has them, each distinct one once, take half of the time.
+    with (
+        pq.ParquetFile(parquet, read_dictionary=types.names) as file,
+        opened_text(text, types, has_quotes=has_quotes, delimiter=delimiter) as lines,
+    ):
+        for one, other in pairs_of_rows(file.iter_batches(batch_size=rows_per_batch), lines):
+            if one is None:
+                failures.add(f"{text.name} has too many rows")
+                return
+            if other is None:
+                failures.add(f"{text.name} has too few rows", count=one.num_rows)
+                continue
+            for column in names:
+                of_text = other.column(column)
+                values = one.column(column).cast(of_text.type)
+                if not values.equals(of_text):
+                    differ = f"{parquet.name} and {text.name} differ in {column}"
+                    failures.add_each(pc.not_equal(values, of_text), differ)
+
+
 def is_stamped(path: Path) -> bool:
     """Whether a Parquet file or a text has the stamp of a run that is not private."""
     if path.suffix == ".parquet":
@@ -209,36 +254,23 @@ def opened_text(
     types: pa.Schema | Mapping[str, pa.DataType],
     *,
     has_quotes: bool = False,
-    section: tuple[int, int] | None = None,
     delimiter: str = "|",
 ) -> Iterator[Iterator[pa.RecordBatch]]:
-    """The rows of a text, in batches, all or those of the lines
-    between two offsets; fields may have quotes, and then line feeds, or have neither."""
-    names, skipped = None, int(is_stamped(path))
-    with pa.memory_map(str(path)) as mapped:
-        if section is not None:
-            start, stop = section
-            if start >= stop:
-                yield iter(())
-                return
-            mapped.seek(start)
-            mapped, skipped = pa.BufferReader(mapped.read_buffer(stop - start)), 0
-            names = types.names if isinstance(types, pa.Schema) else list(types)
-        with pacsv.open_csv(
-            mapped,
-            read_options=pacsv.ReadOptions(
-                skip_rows=skipped, block_size=BLOCK_OF_TEXT, column_names=names
-            ),
-            parse_options=pacsv.ParseOptions(
-                delimiter=delimiter,
-                quote_char='"' if has_quotes else False,
-                newlines_in_values=has_quotes,
-            ),
-            convert_options=pacsv.ConvertOptions(
-                column_types=types, null_values=[], strings_can_be_null=False
-            ),
-        ) as lines:
-            yield lines
+    """The rows of a text, in batches; fields may have quotes, and then line feeds, or have
+    neither."""
+    with pacsv.open_csv(
+        path,
+        read_options=pacsv.ReadOptions(skip_rows=int(is_stamped(path)), block_size=BLOCK_OF_TEXT),
+        parse_options=pacsv.ParseOptions(
+            delimiter=delimiter,
+            quote_char='"' if has_quotes else False,
+            newlines_in_values=has_quotes,
+        ),
+        convert_options=pacsv.ConvertOptions(
+            column_types=types, null_values=[], strings_can_be_null=False
+        ),
+    ) as lines:
+        yield lines
 
 
 def read_batches(

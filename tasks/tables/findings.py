@@ -3,7 +3,7 @@
 Records of the check of a run's input: public outcomes, and confidential counts.
 
 `validation/data_docs/index.html` has every rule in words, whether it was met, and the expectations
-that it was evaluated by, in Great Expectations' own words; `confidential/data_docs/` counts the
+that Great Expectations evaluated, in its own words; `confidential/data_docs/` counts the
 rows that break each rule. Its site builder is not used, since its pages load scripts, styles and
 pictures from a dozen hosts and show nothing without them.
 """
@@ -187,8 +187,9 @@ def _rules_page(check: InputCheck[object], with_counts: bool, stamp: str | None)
         files = _files_table(check.files, with_counts)
         sections.append(Section("Files that were read", (files,)))
     about = (
-        "The rules on the input, evaluated by Great Expectations. Pass or fail is public; how many "
-        "rows break a rule is kept in the run's confidential folder."
+        "The rules on the input; Great Expectations evaluates those on allowed values, ranges and "
+        "patterns. Pass or fail is public; how many rows break a rule is kept in the run's "
+        "confidential folder."
     )
     words = f"All {len(check.outcomes)} rules are met."
     if failed:

@@ -1,7 +1,7 @@
 """Evidence: rows per distinct value of the columns that the rules on an input are checked on.
 
-Our own code counts the rows that break a rule, and Great Expectations judges it by the distinct
-values: of a column, or yes and no where a rule is about rows together or about several columns.
+Our own code counts the rows that break a rule, and `validation.expectations` evaluates it on the
+distinct values: of a column, or yes and no where a rule is about rows together or several columns.
 
 Files of an input that were read: formats, rows, and copies among them.
 """
@@ -221,7 +221,7 @@ class ValueTally:
         return not any(count_violations(rule, self.suites) for rule in rules)
 
     def outcomes(self, rules: Collection[Rule]) -> tuple[Outcome, ...]:
-        """Public outcome of every rule, by Great Expectations."""
+        """Public outcome of every rule."""
         return run_suites(tuple(rules), self.suites)
 
     def findings(
@@ -261,9 +261,9 @@ class ValueTally:
     ) -> InputCheck[Accepted]:
         """The check of tables that have been read, with the outcomes of their reading.
 
-        Great Expectations judges the rules, in another process if one is available. If our own code
-        finds no broken rule, `build` meanwhile makes the result and `ahead` is called with it, to
-        start long work. The input is accepted only if both find nothing.
+        The rules are evaluated in another thread. If no row breaks one by our own count, `build`
+        meanwhile makes the result and `ahead` is called with it, to start long work. The input is
+        accepted only if both find nothing.
         """
         with ThreadPoolExecutor(1) as other:
             judging = other.submit(copy_context().run, self.outcomes, rules)

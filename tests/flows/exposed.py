@@ -110,4 +110,4 @@ def surrounded(world: World, product: str, runner: str, server: str) -> Iterator
 def is_apart(process: psutil.Process) -> bool:
     """Whether a process of a command is no worker: its server, or a tracker of Python's."""
     line = " ".join(process.cmdline())
-    return any(word in line for word in ("own_server", "resource_tracker"))
+    return any(word in line for word in ("flows.servers", "resource_tracker"))

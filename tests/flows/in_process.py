@@ -65,8 +65,6 @@ def judged_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         for module in JUDGED_IN:
             patched.setattr(f"{module}.run_suites", second_opinion)
-        # Nor is it imported, which takes longer.
-        patched.setattr("spineflow.flows.foreground.import_great_expectations", lambda: None)
         yield
 
 

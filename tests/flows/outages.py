@@ -46,7 +46,7 @@ from tests.flows.held_up import (
 def own_server_killed(world: World) -> str:
     """The server of a command dies under it."""
     run = Ongoing(world, served=False, PREFECT_CLIENT_MAX_RETRIES="1")
-    for process in run.children("own_server"):
+    for process in run.children("flows.servers"):
         process.kill()
     return run.ended(held="can be written and has room, then, continue with")
 

@@ -1,16 +1,16 @@
-"""Microdata: the released rows tabulate to the estimates of all areas, in both file formats.
+"""Microdata: the released rows tabulate to the estimates of all areas.
 
-Codes are decoded here, not with the code that wrote them. Both files are read in batches and in the
-order of their areas, together with the estimates of some ten thousand areas at a time.
+Codes are decoded here, not with the code that wrote them. The Parquet file is read in batches and
+in the order of its areas, together with the estimates of some ten thousand areas at a time.
 """
 
 from __future__ import annotations
 
-import mmap
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, lru_cache, partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -22,39 +22,14 @@ import pyarrow.parquet as pq
 from scipy import sparse
 
 from ..outcome import Failures
-from ..run_files import (
-    ROWS_PER_BATCH,
-    UnusableRunFile,
-    check_stamp,
-    head_of_text,
-    is_stamped,
-    number_texts,
-    open_parquet,
-    opened_text,
-    pairs_of_rows,
-    rows_between,
-)
+from ..run_files import encode_texts, number_texts, open_parquet, rows_between
 from .declaration import Cells
 from .layout import SEPARATOR, Description, Layout, Rows
 from .measurements import LevelEstimates, sum_counts
-from .spine import BLOCKS_PER_PART, RunSpine, SpineLevel
+from .spine import BLOCKS_PER_PART, SpineLevel
 
 MICRODATA = "microdata_tabulate_to_estimates"
 _NONE = np.zeros(0, dtype=np.int64)
-
-
-@dataclass(frozen=True)
-class Microdata:
-    """A universe's Parquet and text file, and the required content of their columns.
-
-    stem : their path without ending. is_private : whether they must be without the stamp of a run
-    that is not.
-    """
-
-    stem: Path
-    layout: Layout
-    cells: Cells
-    is_private: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,133 +51,115 @@ class ReleasedRows:
     further: np.ndarray
 
 
-IsBefore = Callable[[Sequence[str]], bool]
-"""Whether the row with these codes is before a section."""
-
-
-@dataclass(frozen=True)
-class Sections:
-    """The rows of some areas in a Parquet file, and the bytes of their lines in its text.
-
-    Both are found by bisection, in files that have the areas in order. In others the sections of
-    successive areas have every row and line once all the same, or are empty, so that a difference
-    of the files shows.
-    """
-
-    rows: range
-    text: tuple[int, int]
-
-    @classmethod
-    def of(cls, stem: Path, layout: Layout, level: SpineLevel, areas: tuple[int, int]) -> Sections:
-        """The sections of the areas from one to another."""
-        place = [i for i, column in enumerate(layout.columns) if column.is_of_area]
-        columns = [layout.columns[i].name for i in place]
-        text = stem.with_suffix(".csv")
-        start = end_of_header(text)
-        with open_parquet(stem.with_suffix(".parquet"), columns) as file, text_of(text) as lines:
-
-            def first_of(area: int) -> tuple[int, int]:
-                def is_before(codes: Sequence[str]) -> bool:
-                    code = pa.array([SEPARATOR.join(codes)], pa.string())
-                    return 0 <= level.positions(code)[0] < area
-
-                def line_is_before(line: bytes) -> bool:
-                    fields = line.decode(errors="replace").rstrip("\r\n").split("|")
-                    return len(fields) > place[-1] and is_before([fields[i] for i in place])
-
-                if area in (0, level.n):
-                    return (file.metadata.num_rows, len(lines)) if area else (0, start)
-                row = first_row(file, columns, is_before)
-                return row, first_line(lines, start, line_is_before)
-
-            (row, line), (end_of_rows, end_of_lines) = map(first_of, areas)
-        return cls(range(row, end_of_rows), (line, end_of_lines))
-
-
-@contextmanager
-def text_of(path: Path) -> Iterator[mmap.mmap]:
-    """The bytes of a text that is not empty, mapped."""
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-        yield mapped
-
-
-def end_of_header(path: Path) -> int:
-    """Offset of the first line of a text after its stamp, if there is one, and its header."""
-    with path.open("rb") as text:
-        for _ in range(1 + is_stamped(path)):
-            text.readline()
-        return text.tell()
-
-
-def first_line(text: mmap.mmap, start: int, is_before: Callable[[bytes], bool]) -> int:
-    """Offset of the first line from `start` on that is not before a section, in a text ordered
-    so."""
-    low, high = start, len(text)
-    while low < high:
-        middle = (low + high) // 2
-        line = max(text.rfind(b"\n", low, middle) + 1, low)
-        end = text.find(b"\n", middle) + 1 or len(text)
-        if is_before(text[line:end]):
-            low = end
-        else:
-            high = line
-    return low
-
-
-def first_row(file: pq.ParquetFile, columns: Sequence[str], is_before: IsBefore) -> int:
-    """Number of the first row that is not before a section, in a file ordered so."""
-
-    def is_not_before(group: pa.Table, row: int) -> bool:
-        return not is_before([str(group[name][row].as_py()) for name in columns])
-
-    def begins_not_before(number: int) -> bool:
-        return is_not_before(file.read_row_group(number, columns), 0)
-
-    sizes = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
-    number = bisect_left(range(len(sizes)), True, key=begins_not_before)
-    if not number:
-        return 0
-    group = file.read_row_group(number - 1, columns)
-    row = bisect_left(range(len(group)), True, key=lambda row: is_not_before(group, row))
-    return sum(sizes[: number - 1]) + row
-
-
-EstimatesOf = Callable[[SpineLevel], LevelEstimates]
-"""The estimates of a part of the last geolevel."""
-
-
-def check_microdata(
-    files: Microdata,
-    spine: RunSpine,
+def rows_by_areas(
+    path: Path,
+    layout: Layout,
+    cells: Cells,
     level: SpineLevel,
-    estimates_of: EstimatesOf,
     failures: Failures,
     *,
-    facilities: np.ndarray | None = None,
     areas_per_part: int = BLOCKS_PER_PART,
     share: tuple[int, int] = (0, 1),
 ) -> Iterator[ReleasedRows]:
-    """Yield the rows of a universe, by groups of areas in order, which are those of the estimates;
-    of the areas, the share i of n.
+    """The rows of a universe's Parquet file, by groups of areas in their order; of the areas, the
+    share i of n.
 
-    The columns and codes are those of the layout, the rows of each area and cell are as many as its
-    estimate, rows follow the order of the areas' geocodes (as far as visible from the parts in
-    which they are checked), columns that follow from others agree with them, text and Parquet agree
-    row by row, and the stamp is there exactly if due. `level` has the areas by their codes,
-    `facilities` (n_areas,) says how many further records each must have where the layout has such.
+    Their codes are those of the layout, columns that follow from others agree with them, numbers of
+    rows run through the file, and rows are in the order of their areas. The rows of a group are
+    found by bisection. In a file of another order groups still have every row, so that all that are
+    out of place are failures. `level` has the areas by their codes.
 
     Raises UnusableRunFile for a missing file or other columns, and Arrow's exceptions for files
     that cannot be parsed.
     """
-    for rows in _rows_in_parts(files, level, areas_per_part, share, failures):
-        leaves = spine.leaves(rows.areas)
-        _compare(rows, estimates_of(leaves), leaves, failures)
-        if facilities is not None:
-            failures.add_each(
-                rows.further != facilities[rows.areas],
-                "a block does not have its number of facility rows",
-            )
-        yield rows
+    begin, end = (level.n * number // share[1] for number in (share[0], share[0] + 1))
+    with open_parquet(path, layout.names, as_dictionary=layout.names) as file:
+        first_row = _bisection(file, layout, level)
+        first = first_row(begin)
+        for start in range(begin, end, areas_per_part):
+            areas = slice(start, min(start + areas_per_part, end))
+            stop = first_row(areas.stop)
+            batches = rows_between(file, range(first, stop))
+            yield _read_rows(batches, first, areas, layout, cells, level, failures)
+            first = stop
+
+
+def _bisection(file: pq.ParquetFile, layout: Layout, level: SpineLevel) -> Callable[[int], int]:
+    """The number of the first row that is not of an area before a given one, in a file ordered so.
+
+    Row groups are bisected by their first rows, which successive areas share, then the rows of one.
+    """
+    columns = [column.name for column in layout.columns if column.is_of_area]
+    sizes = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
+    groups = [number for number, size in enumerate(sizes) if size]
+    starts = list(accumulate((sizes[number] for number in groups), initial=0))
+    read_group = lru_cache(maxsize=1)(partial(file.read_row_group, columns=columns))
+
+    @cache
+    def area_of(row: int) -> int:
+        number = bisect_right(starts, row) - 1
+        codes = [str(own[row - starts[number]].as_py()) for own in read_group(groups[number])]
+        place = int(level.positions(pa.array([SEPARATOR.join(codes)], pa.string()))[0])
+        return level.n if place < 0 else place
+
+    def first_row(area: int) -> int:
+        if area in (0, level.n):
+            return starts[-1] if area else 0
+        group = bisect_left(starts[:-1], area, key=area_of)
+        rows = range(starts[max(group - 1, 0)], starts[group])
+        return rows.start + bisect_left(rows, area, key=area_of)
+
+    return first_row
+
+
+def _read_rows(
+    batches: Iterator[pa.RecordBatch],
+    n_before: int,
+    areas: slice,
+    layout: Layout,
+    cells: Cells,
+    level: SpineLevel,
+    failures: Failures,
+) -> ReleasedRows:
+    """The rows of some areas; rows of others are failures. `n_before` rows of the file are before
+    them."""
+    described = () if layout.described is None else tuple(layout.described.columns)
+    keys, counts, further, texts = [_NONE], [_NONE], [_NONE], [encode_texts(pa.array([], "string"))]
+    for batch in batches:
+        read = Rows.decoded(batch, layout)
+        for name, numbers in read.numbers.items():
+            due = np.arange(n_before, n_before + numbers.size)
+            failures.add_each(numbers != due, f"the {name} of a row is another number")
+        n_before += batch.num_rows
+        cell, is_own = read.cells(layout, cells, failures)
+        area = layout.areas(read, level)
+        is_placed = (area >= areas.start) & (area < areas.stop)
+        failures.add_each(
+            ~is_placed,
+            f"a row of {cells.universe} is in an area outside the spine, or after rows of later "
+            "areas",
+        )
+        within, own = area - areas.start, is_placed & is_own
+        keys.append(within[own] * cells.n + cell[own])
+        counts.append(read.count[own])
+        further.append(within[is_placed & ~is_own])
+        if described:
+            parts = [batch.column(name).cast(pa.string()) for name in described]
+            joined = pc.binary_join_element_wise(*parts, SEPARATOR)
+            texts.append(encode_texts(joined.filter(pa.array(own))))
+    key, count = np.concatenate(keys), np.concatenate(counts)
+    codes, number = [""], np.zeros(key.size, dtype=np.int64)
+    if described:
+        codes, number = number_texts(pa.chunked_array(texts).unify_dictionaries().combine_chunks())
+    key, count = sum_counts(key * len(codes) + number, count)
+    return ReleasedRows(
+        areas,
+        cells.n,
+        key // len(codes),
+        count,
+        np.array(codes, dtype=object)[key % len(codes)] if described else None,
+        np.bincount(np.concatenate(further), minlength=areas.stop - areas.start),
+    )
 
 
 def check_company(
@@ -267,126 +224,10 @@ def _numbers(
     return frame.groupby(["area", "answer", "text"])["count"].sum()
 
 
-def _rows_in_parts(
-    files: Microdata,
-    level: SpineLevel,
-    areas_per_part: int,
-    share: tuple[int, int],
-    failures: Failures,
-) -> Iterator[ReleasedRows]:
-    """The rows of a share of the areas, of so many at a time; rows out of their order are failures.
-    A text that may have quotes is not cut, and the first share is all areas.
-    """
-    layout, cells, described = files.layout, files.cells, _DescribingCodes(files.layout)
-    number, n_shares = share
-    if layout.has_quotes:
-        number, n_shares = min(number, 1), 1
-    begin, end = (min(place, n_shares) * level.n // n_shares for place in (number, number + 1))
-    if begin == end:
-        return
-
-    def part_at(number: int) -> _Part:
-        first = begin + number * areas_per_part
-        areas = slice(first, min(first + areas_per_part, end))
-        return _Part(number, areas, cells.n, described)
-
-    part = part_at(0)
-    sections = Sections.of(files.stem, layout, level, (begin, end))
-    n_rows = sections.rows.start
-    for batch in agreeing_batches(
-        files.stem,
-        layout.names,
-        failures,
-        is_private=files.is_private,
-        has_quotes=layout.has_quotes,
-        sections=sections,
-    ):
-        read = Rows.decoded(batch, layout)
-        for name, numbers in read.numbers.items():
-            due = np.arange(n_rows, n_rows + numbers.size)
-            failures.add_each(numbers != due, f"the {name} of a row is another number")
-        n_rows += batch.num_rows
-        cell, is_own = read.cells(layout, cells, failures)
-        area, text = layout.areas(read, level), described.numbers(batch)
-        own_part = (area - begin) // areas_per_part
-        is_placed = (own_part >= part.number) & (area >= begin) & (area < end)
-        failures.add_each(
-            ~is_placed,
-            f"a row of {cells.universe} is in an area outside the spine, or after rows of later "
-            "areas",
-        )
-        last = int(own_part[is_placed].max(initial=part.number))
-        for number in range(part.number, last + 1):
-            if number > part.number:
-                yield part.rows()
-                part = part_at(number)
-            here = is_placed & (own_part == number)
-            within = area - part.areas.start
-            own = here & is_own
-            part.read.append((within[own] * cells.n + cell[own], text[own], read.count[own]))
-            part.further.append(within[here & ~is_own])
-    while part.areas.start < end:
-        yield part.rows()
-        part = part_at(part.number + 1)
-
-
-class _DescribingCodes:
-    """The codes of columns that describe rows, joined, numbered as they come."""
-
-    def __init__(self, layout: Layout) -> None:
-        self._columns = [] if layout.described is None else list(layout.described.columns)
-        self._known: dict[str, int] = {} if self._columns else {"": 0}
-
-    @property
-    def n(self) -> int:
-        """How many there are."""
-        return len(self._known)
-
-    def numbers(self, batch: pa.RecordBatch) -> np.ndarray:
-        """The number of each row's."""
-        if not self._columns:
-            return np.zeros(batch.num_rows, dtype=np.int64)
-        parts = [batch.column(name).cast(pa.string()) for name in self._columns]
-        distinct, number = number_texts(pc.binary_join_element_wise(*parts, SEPARATOR))
-        found = [self._known.setdefault(text, len(self._known)) for text in distinct]
-        return np.array(found, dtype=np.int64)[number]
-
-    def texts(self, number: np.ndarray) -> np.ndarray | None:
-        """The codes with these numbers; None where no columns describe rows."""
-        return np.array(list(self._known), dtype=object)[number] if self._columns else None
-
-
-@dataclass
-class _Part:
-    """Rows read so far of a part of the areas: keys, describing codes and counts; and the areas of
-    further records."""
-
-    number: int
-    areas: slice
-    n_cells: int
-    described: _DescribingCodes
-    read: list[tuple[np.ndarray, ...]] = field(default_factory=lambda: [(_NONE, _NONE, _NONE)])
-    further: list[np.ndarray] = field(default_factory=lambda: [_NONE])
-
-    def rows(self) -> ReleasedRows:
-        """All that have been read."""
-        areas, described = self.areas, self.described
-        key, text, count = map(np.concatenate, zip(*self.read, strict=True))
-        key, count = sum_counts(key * described.n + text, count)
-        return ReleasedRows(
-            areas,
-            self.n_cells,
-            key // described.n,
-            count,
-            described.texts(key % described.n),
-            np.bincount(np.concatenate(self.further), minlength=areas.stop - areas.start),
-        )
-
-
-def _compare(
+def check_counts(
     rows: ReleasedRows, estimates: LevelEstimates, level: SpineLevel, failures: Failures
 ) -> None:
-    """The rows of each area and cell are as many as its estimate."""
+    """Check that the rows of each area and cell are as many as its estimate."""
     key, difference = sum_counts(
         np.concatenate([rows.key, estimates.key]), np.concatenate([rows.count, -estimates.count])
     )
@@ -402,64 +243,3 @@ def _compare(
             f"estimate in cell {key[i] % rows.n_cells}"
         ),
     )
-
-
-def agreeing_batches(
-    stem: Path,
-    names: Sequence[str],
-    failures: Failures,
-    *,
-    is_private: bool,
-    has_quotes: bool,
-    sections: Sections | None = None,
-    delimiter: str = "|",
-    rows_per_batch: int = ROWS_PER_BATCH,
-) -> Iterator[pa.RecordBatch]:
-    """Yield rows of a Parquet file of these columns, compared with those of its text file, all or
-    those of sections of both; texts are dictionaries."""
-    parquet, text = stem.with_suffix(".parquet"), stem.with_suffix(".csv")
-    for path in (parquet, text):
-        if not path.is_file():
-            raise UnusableRunFile(f"the file {path.name} of the release is missing")
-    types = pq.read_schema(parquet).remove_metadata()
-    if types.names != list(names):
-        raise UnusableRunFile(f"{parquet.name} has other columns than {', '.join(names)}")
-    head_of_text(text, types.names, delimiter)
-    if sections is None or not sections.rows.start:
-        for path in (parquet, text):
-            check_stamp(path, is_private=is_private, failures=failures)
-    section = None if sections is None else sections.text
-    # Texts as the file has them, each distinct one once, take half of the time.
-    with (
-        pq.ParquetFile(parquet, read_dictionary=types.names) as file,
-        opened_text(
-            text, types, has_quotes=has_quotes, section=section, delimiter=delimiter
-        ) as lines,
-    ):
-        batches = file.iter_batches(batch_size=rows_per_batch)
-        if sections is not None:
-            batches = rows_between(file, sections.rows)
-        yield from _compare_batches(batches, lines, stem.name, failures)
-
-
-def _compare_batches(
-    left: Iterator[pa.RecordBatch],
-    right: Iterator[pa.RecordBatch],
-    name: str,
-    failures: Failures,
-) -> Iterator[pa.RecordBatch]:
-    """All rows of `left`, after comparing them with `right`."""
-    for one, other in pairs_of_rows(left, right):
-        if one is None:
-            failures.add(f"{name}.csv has too many rows")
-            return
-        if other is None:
-            failures.add(f"{name}.csv has too few rows", count=one.num_rows)
-        else:
-            for column in one.schema.names:
-                of_text = other.column(column)
-                values = one.column(column).cast(of_text.type)
-                if not values.equals(of_text):
-                    differ = f"{name}.parquet and {name}.csv differ in {column}"
-                    failures.add_each(pc.not_equal(values, of_text), differ)
-        yield one

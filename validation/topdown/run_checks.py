@@ -2,8 +2,8 @@
 
 Nothing here uses the code that built the spine, drew the noise, estimated or wrote microdata, and
 nothing here opens `confidential/`. The checks come in pieces, which can run concurrently. Of a
-universe, pieces are the top of its spine, shares of the rest, and shares of its microdata; of
-tables, whole files and shares of the states. `outcomes` combines the findings.
+universe, pieces are the top of its spine, shares of the rest, the text of its microdata, and shares
+of their rows; of tables, whole files and shares of the states. `outcomes` combines the findings.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import numpy as np
 from scipy import sparse
 
 from ..outcome import Failures, Outcome
-from ..run_files import UnusableRunFile, unusable_files_fail
+from ..run_files import UnusableRunFile, compare_text, unusable_files_fail
 from . import measurements, microdata, spine, tables
 from .conditions import AGREE, BOUNDS, COMPLETE, EXACT, HELD, RELATIONS, ZEROS, HeldLevels
 from .declaration import Budget, Cells, Declaration, PublicAreas
-from .layout import layout_of
+from .layout import Layout, layout_of
 from .legacy import check_legacy
 from .measurements import LevelEstimates
 from .privacy import ACCOUNTING, check_privacy
@@ -58,8 +58,8 @@ OF_RELEASE: Mapping[str, str] = {
 """Checks of the release as a whole."""
 RELEASE = "release"
 
-TOP, BELOW, ROWS, FILES, STATES, NAMED = "top", "below", "rows", "files", "states", "named"
-PLAN, TABLES = "plan", "tables"
+TOP, BELOW, TEXT, ROWS = "top", "below", "text", "rows"
+PLAN, TABLES, FILES, STATES, NAMED = "plan", "tables", "files", "states", "named"
 OF_MEASUREMENTS = (measurements.MEASURED, measurements.NOISE, measurements.LOSS)
 OPTIONAL = {EXACT, BOUNDS, ZEROS, HELD, RELATIONS, *AGREE.values()}
 """Checks that apply only to universes with the declarations that they check."""
@@ -156,6 +156,7 @@ class CheckedRun:
             n = n_of(self.root / "spine" / universe / "blocks.parquet")
             every.append(Piece(TOP, universe))
             every += [Piece(BELOW, universe, number, n) for number in range(n)]
+            every.append(Piece(TEXT, universe))
             every += [Piece(ROWS, universe, number, n) for number in range(n)]
         n = 1
         if self.tables.names:
@@ -175,6 +176,8 @@ class CheckedRun:
             checked = CheckedUniverse(self, piece.subject)
             if piece.kind == TOP:
                 return checked.check_top()
+            if piece.kind == TEXT:
+                return checked.check_text()
             return (checked.check_rows if piece.kind == ROWS else checked.check_below)(share)
         if piece.kind == PLAN:
             return Findings.made_by((ACCOUNTING, partial(check_privacy, self.root)))
@@ -233,6 +236,16 @@ class CheckedUniverse:
         return spine.read_spine(self.run.root, self.universe, self.budget.levels)
 
     @cached_property
+    def areas(self) -> PublicAreas:
+        """Public facts about its areas."""
+        return PublicAreas(self.declaration, self.spine)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The layout of its microdata."""
+        return layout_of(self.declaration, self.universe, self.areas)
+
+    @cached_property
     def held(self) -> HeldLevels:
         """The constraints on its measurements."""
         held = HeldLevels(self.declaration, self.universe, self.spine, self._counts)
@@ -265,27 +278,37 @@ class CheckedUniverse:
                             self._check_part(part, at_cut)
         return self.found
 
+    def check_text(self) -> Findings:
+        """Check that the text of the microdata has the rows of its Parquet file."""
+        failures, is_private = self.failures[microdata.MICRODATA], self.declaration.is_private
+        with unusable_files_fail(self.found.unusable, failures):
+            layout, has_quotes = self.layout, self.layout.has_quotes
+            stem = self.run.release / f"mdf_{self.universe}"
+            compare_text(stem, layout.names, failures, is_private=is_private, has_quotes=has_quotes)
+        return self.found
+
     def check_rows(self, share: tuple[int, int]) -> Findings:
-        """Check the microdata of a share of areas, row by row, against the measurements."""
+        """Check the microdata of a share of areas, row by row, against the estimates."""
         failures, declaration = self.failures[microdata.MICRODATA], self.declaration
         with unusable_files_fail(self.found.unusable, failures):
-            accompanied = declaration.accompanied(self.universe)
-            alone = Failures()
+            accompanied, alone = declaration.accompanied(self.universe), Failures()
             if accompanied:
                 self.failures[AGREE["accompanied"]] = alone
-            areas = PublicAreas(declaration, self.spine)
-            layout = layout_of(declaration, self.universe, areas)
-            stem = self.run.release / f"mdf_{self.universe}"
-            for rows in microdata.check_microdata(
-                microdata.Microdata(stem, layout, self.cells, declaration.is_private),
-                self.spine,
-                layout.area_level(areas, self.spine),
-                self._estimates,
-                failures,
-                facilities=areas.facilities() if layout.further else None,
+            layout, path = self.layout, self.run.release / f"mdf_{self.universe}.parquet"
+            level = layout.area_level(self.areas, self.spine)
+            facilities = self.areas.facilities() if layout.further else None
+            for rows in microdata.rows_by_areas(
+                *(path, layout, self.cells, level, failures),
                 areas_per_part=self.run.blocks_per_part,
                 share=share,
             ):
+                leaves = self.spine.leaves(rows.areas)
+                microdata.check_counts(rows, self._estimates(leaves), leaves, failures)
+                if facilities is not None:
+                    failures.add_each(
+                        rows.further != facilities[rows.areas],
+                        "a block does not have its number of facility rows",
+                    )
                 for own in accompanied:
                     microdata.check_company(own, rows, self.cells, alone)
                 if layout.described is not None:

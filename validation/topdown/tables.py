@@ -23,6 +23,7 @@ from scipy import sparse
 from ..outcome import Failures
 from ..run_files import (
     UnusableRunFile,
+    compare_text,
     open_parquet,
     pairs_of_rows,
     positions,
@@ -33,7 +34,6 @@ from ..run_files import (
 )
 from .declaration import GEOGRAPHY, TOTAL, Cells, Declaration, incidence, paths
 from .measurements import read_estimates
-from .microdata import agreeing_batches
 from .spine import SpineLevel
 
 COUNT = "tables_count_the_microdata"
@@ -219,7 +219,7 @@ def check_files(tables: LevelTables, failures: Failures) -> None:
             if [own.name for own in schema if pa.types.is_integer(own.type)] != tables.names:
                 raise UnusableRunFile(f"{parquet.name} has other variables than the microdata")
             column = file.read([STATE])[STATE].combine_chunks().cast(pa.string())
-        for _ in agreeing_batches(
+        compare_text(
             parquet.with_suffix(""),
             schema.names,
             failures,
@@ -227,8 +227,7 @@ def check_files(tables: LevelTables, failures: Failures) -> None:
             has_quotes=True,
             delimiter=",",
             rows_per_batch=WIDE_ROWS_PER_BATCH,
-        ):
-            pass
+        )
         runs = pc.run_end_encode(column).values.to_pylist()
         if runs != [state for state in tables.states if state in runs]:
             failures.add(_entity_message(tables, stem))
@@ -323,50 +322,44 @@ def check_named_tables(declaration: Declaration, release: Path, failures: Failur
 def _check_named_table(
     declaration: Declaration, table: Mapping[str, Any], release: Path, failures: Failures
 ) -> None:
+    rows, stem = _named_table(declaration, table), release / "tables" / table["name"]
+    compare_text(stem, list(rows), failures, is_private=declaration.is_private, has_quotes=True)
+    schema = pa.schema({name: pa.int64() if name == "count" else pa.string() for name in rows})
+    due = pa.Table.from_pandas(rows, schema, preserve_index=False)
+    found = pq.read_table(stem.with_suffix(".parquet")).cast(schema)
+    if found.num_rows != due.num_rows:
+        failures.add(f"{stem.name}.parquet does not have the entities of its levels")
+        return
+    for name in schema.names:
+        if not found[name].equals(due[name]):
+            failures.add(f"{name} in {stem.name}.parquet differs from the estimates")
+
+
+def _named_table(declaration: Declaration, table: Mapping[str, Any]) -> pd.DataFrame:
+    """The rows of a named table, counted from the estimates."""
     areas = pq.read_table(declaration.root / GEOGRAPHY).to_pandas()
     counts = area_counts(
         declaration, table["universe"], pa.array(areas["block_geocode"], pa.string())
     )
     counted, labels = _answers_of(declaration.cells(table["universe"]), table)
     answers = counts @ counted
-    described = {
-        name: [
-            declaration.census["geography"].get("entities", {}).get(level, {}).get(name)
-            for level in table["levels"]
-        ]
+    of_levels = declaration.census["geography"].get("entities", {})
+    described = [
+        name
         for name in ("name", "latitude", "longitude")
-    }
-    described = {name: own for name, own in described.items() if any(own)}
-    due: dict[str, list[Any]] = {
-        name: [] for name in ("level", "code", *described, *labels, "count")
-    }
-    for place, level in enumerate(table["levels"]):
+        if any(name in of_levels.get(level, ()) for level in table["levels"])
+    ]
+    frames = []
+    for level in table["levels"]:
         number, codes, first = _entities(declaration, areas, level)
-        n = len(next(iter(labels.values()))) if labels else answers.shape[1]
-        due["level"] += [level] * (len(codes) * n)
-        due["code"] += np.repeat(codes, n).tolist()
-        for name, columns in described.items():
-            texts = np.full(len(codes), "", dtype=object)
-            if columns[place]:
-                texts = areas[columns[place]].fillna("").to_numpy(dtype=object)[first]
-            due[name] += np.repeat(texts, n).tolist()
-        for name, own in labels.items():
-            due[name] += own * len(codes)
-        due["count"] += (incidence(number, len(codes)).T @ answers).toarray().ravel().tolist()
-    n_seen, stem = 0, release / "tables" / table["name"]
-    for batch in agreeing_batches(
-        stem, list(due), failures, is_private=declaration.is_private, has_quotes=True
-    ):
-        for name, values in due.items():
-            column = batch.column(name)
-            own = pa.array(
-                values[n_seen : n_seen + batch.num_rows], None if name == "count" else pa.string()
-            )
-            if not column.cast(own.type).equals(own):
-                failures.add(f"{name} in {stem.name}.parquet differs from the estimates")
-        n_seen += batch.num_rows
-    if n_seen != len(due["count"]):
-        failures.add(f"{stem.name}.parquet does not have the entities of its levels")
+        columns = [of_levels.get(level, {}).get(name) for name in described]
+        texts = [areas[own].fillna("").iloc[first].array if own else "" for own in columns]
+        entities = {"level": level, "code": codes, **dict(zip(described, texts, strict=True))}
+        rows = pd.DataFrame(entities).loc[np.repeat(np.arange(len(codes)), answers.shape[1])]
+        rows = rows.assign(**{name: np.tile(own, len(codes)) for name, own in labels.items()})
+        sums = (incidence(number, len(codes)).T @ answers).toarray()
+        frames.append(rows.assign(count=sums.ravel()))
+    return pd.concat(frames, ignore_index=True)
 
 
 def _answers_of(
