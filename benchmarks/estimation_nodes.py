@@ -30,7 +30,7 @@ from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
-from benchmarks.estimation_peers import GEOLEVELS, QP_PEERS, ROUNDER_PEERS
+from benchmarks.estimation_peers import GEOLEVELS, QP_PEERS, ROUNDER_PEERS, distance
 from benchmarks.public_persons import settings_of, state
 
 PEERS = Path(__file__).with_name("estimation_peers.py")
@@ -156,7 +156,7 @@ def ours(n_blocks: int, n_others: int) -> list[dict]:
         started = time.perf_counter()
         answer = solve_flow(network)
         inner["flow"] += time.perf_counter() - started
-        captured["networks"].append((network, answer[2] / network_flow.UNIT))
+        captured["networks"].append((network, distance(network, answer[1])))
         return answer
 
     def keep(rounding):

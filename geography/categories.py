@@ -14,8 +14,7 @@ import numpy as np
 import pandas as pd
 
 from .hierarchy import BlockCodes, text_column
-from .levels import GeographyRefused
-from .rules import DEFAULT_CATEGORIES, OUTSIDE_AIAN, SpineRules
+from .rules import DEFAULT_CATEGORIES, OUTSIDE_AIAN, GeographyRefused, SpineRules
 
 OUTSIDE_CODES = ("9999", "99999")
 OUTSIDE_MCD_CODES = (*OUTSIDE_CODES, "00000")
@@ -66,9 +65,8 @@ def off_spine_categories(
     - group_quarters: each combination of facility types; omitted if `group_quarters` is None.
     - mcd: each minor civil division of the strong-MCD states, outside the AIAN branch.
     - place: each place in the other states, and in every state within the AIAN branch.
-    - school_district: the column that the rules name.
     - block_group: each tabulation block group.
-    - any other name: the column of that name.
+    - any other name, such as school_district: its column.
 
     Args:
         group_quarters: (n_blocks, 7) occupied facilities by type, or None.
@@ -78,24 +76,12 @@ def off_spine_categories(
             fit the geography.
     """
     codes = BlockCodes(geography)
-    builders = {
-        "aian": lambda: aian_category(geography, rules),
-        "mcd": lambda: _mcd_category(geography, codes, rules),
-        "place": lambda: _place_category(geography, codes, rules),
-        "block_group": lambda: _block_group_category(codes),
-        "school_district": lambda: _column_category(
-            geography, codes, "school_district", rules.school_district_column
-        ),
-    }
     categories = []
     for name in DEFAULT_CATEGORIES[kind] if rules.categories is None else rules.categories:
-        if name == GROUP_QUARTERS:
-            if group_quarters is not None:
-                categories.append(group_quarters_category(group_quarters, len(geography)))
-        elif name in builders:
-            categories.append(builders[name]())
-        else:
-            categories.append(_column_category(geography, codes, name, name))
+        if name != GROUP_QUARTERS:
+            categories.append(_block_category(name, geography, codes, rules))
+        elif group_quarters is not None:
+            categories.append(group_quarters_category(group_quarters, len(geography)))
     return tuple(categories)
 
 
@@ -131,7 +117,7 @@ def mcd_or_place(geography: pd.DataFrame, rules: SpineRules) -> np.ndarray:
     depending on the block's state.
     """
     codes = BlockCodes(geography)
-    pair = (_mcd_category(geography, codes, rules), _place_category(geography, codes, rules))
+    pair = [_block_category(name, geography, codes, rules) for name in ("mcd", "place")]
     return combine(pair, len(geography))
 
 
@@ -158,40 +144,28 @@ def aian_category(geography: pd.DataFrame, rules: SpineRules) -> Category:
     return _category("aian", entity, label, has_outside=bool((distinct < 0).any()))
 
 
-def _is_mcd_block(geography: pd.DataFrame, codes: BlockCodes, rules: SpineRules) -> np.ndarray:
-    strong = np.array([int(state) for state in rules.strong_mcd_states], dtype=np.int64)
-    return np.isin(codes.state, strong) & ~is_aian_block(geography, rules)
-
-
-def _mcd_category(geography: pd.DataFrame, codes: BlockCodes, rules: SpineRules) -> Category:
-    within = _is_mcd_block(geography, codes, rules)
-    prefix = codes.state * 1000 + codes.county_fips
-    column = text_column(geography, rules.column_of("mcd"))
-    return coded_category("mcd", column, prefix, within, OUTSIDE_MCD_CODES, "{:05d}{}".format)
-
-
-def _place_category(geography: pd.DataFrame, codes: BlockCodes, rules: SpineRules) -> Category:
-    within = ~_is_mcd_block(geography, codes, rules)
-    column = text_column(geography, rules.column_of("place"))
-    return coded_category("place", column, codes.state, within, OUTSIDE_CODES, "{:02d}{}".format)
-
-
-def _column_category(
-    geography: pd.DataFrame, codes: BlockCodes, name: str, column: str | None
+def _block_category(
+    name: str, geography: pd.DataFrame, codes: BlockCodes, rules: SpineRules
 ) -> Category:
-    if column is None:
-        raise GeographyRefused(
-            f"the category '{name}' needs a column; name it in school_district_column or take "
-            "the category out"
-        )
-    within, values = np.ones(len(geography), dtype=bool), text_column(geography, column)
-    return coded_category(name, values, codes.state, within, OUTSIDE_CODES, "{:02d}{}".format)
-
-
-def _block_group_category(codes: BlockCodes) -> Category:
-    first = np.flatnonzero(np.r_[True, np.diff(codes.block_group) != 0])
-    label = [f"{code:012d}" for code in (codes.geocode[first] // 10**4).tolist()]
-    return _category("block_group", codes.block_group, label)
+    """A category of blocks, but group quarters, by its name."""
+    if name == "aian":
+        return aian_category(geography, rules)
+    if name == "block_group":
+        first = np.flatnonzero(np.r_[True, np.diff(codes.block_group) != 0])
+        label = [f"{code:012d}" for code in (codes.geocode[first] // 10**4).tolist()]
+        return _category(name, codes.block_group, label)
+    prefix, width = codes.state, 2
+    within = np.ones(len(geography), dtype=bool)
+    if name in ("mcd", "place"):
+        strong = [int(state) for state in rules.strong_mcd_states]
+        is_mcd = np.isin(codes.state, strong) & ~is_aian_block(geography, rules)
+        within = is_mcd if name == "mcd" else ~is_mcd
+    if name == "mcd":
+        prefix, width = prefix * 1000 + codes.county_fips, 5
+    outside = OUTSIDE_MCD_CODES if name == "mcd" else OUTSIDE_CODES
+    values = text_column(geography, rules.column_of(name))
+    label_of = f"{{:0{width}d}}{{}}".format
+    return coded_category(name, values, prefix, within, outside, label_of)
 
 
 def coded_category(

@@ -15,7 +15,7 @@ left out are part of the paths of the next one below. The root is "0".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
@@ -25,9 +25,9 @@ import numpy as np
 import pandas as pd
 
 from .categories import Category, coded_category, combine
-from .hierarchy import first_rows, nest, ranks_within, text_column
-from .levels import GeographyRefused, Spine, bypass, nested_geolevels, shares_add_to_one
-from .rules import declared_geolevels
+from .hierarchy import cut_groups, first_rows, nest, ranks_within, text_column
+from .levels import Spine, nested_spine
+from .rules import GeographyRefused, GroupRules, declared_geolevels
 
 ROOT = "0"
 GEOCODE = "block_geocode"
@@ -47,22 +47,17 @@ class ColumnCategory:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeclaredRules:
+class DeclaredRules(GroupRules):
     """Rules that determine a spine together with the areas and the shares.
 
     `branch` (n_areas,) marks the areas that form a branch of their own; None for no branch.
-    `never_split` names the geolevels that the bypass under pure differential privacy does not
-    split. `not_crossed` is the geolevel whose borders the groups of an optimised spine may not
+    `not_crossed` is the geolevel whose borders the groups of an optimised spine may not
     cross, so that exact answers in its geounits are sums over siblings; None for no such geolevel.
     """
 
     geolevels: tuple[str, ...]
     categories: tuple[ColumnCategory, ...] = ()
     branch: np.ndarray | None = None
-    fanout_cutoff: float = 12
-    cut: str = "even"
-    bypass: bool = True
-    bypass_cutoff: int | None = 150
     never_split: tuple[str, ...] = ()
     not_crossed: str | None = None
 
@@ -147,27 +142,34 @@ def declared_spine(
             number = pd.factorize(pieces[name], sort=True)[0].astype(np.int64)
             above = nest(above, *([branch.astype(np.int64)] if depth == 1 else []), number)
         numbers[name] = above
-    geocodes = _geocodes(names, pieces, rules.branch)
-    geolevels, order = nested_geolevels(numbers, geolevel_shares, branch, geocodes)
-    if rules.bypass:
-        geolevels = bypass(
-            geolevels,
-            is_pure=is_pure,
-            bypass_cutoff=rules.bypass_cutoff,
-            never_split=rules.never_split,
-        )
-    if not shares_add_to_one(geolevels):
-        raise AssertionError("the shares of a path do not add to 1")
-    geocode = text_column(areas, GEOCODE).to_numpy(dtype=object)
-    return Spine(kind, geolevels, geocode[order], order)
+
+    def geocodes(name: str, row: np.ndarray, parent: np.ndarray, above: np.ndarray) -> np.ndarray:
+        if name == names[0]:
+            return np.array([ROOT], dtype=object)
+        piece = pieces[name][row] if name in pieces else _number_within_parents(parent)
+        if name != names[1]:
+            return above[parent] + "." + piece
+        if rules.branch is None:
+            return piece
+        return np.where(branch[row], "1.", "0.").astype(object) + piece
+
+    paths = text_column(areas, GEOCODE).to_numpy(dtype=object)
+    return nested_spine(
+        kind,
+        numbers,
+        geolevel_shares,
+        branch,
+        geocodes,
+        lambda rows: paths[rows],
+        rules,
+        is_pure,
+    )
 
 
 def _groups(areas: pd.DataFrame, above: np.ndarray, rules: DeclaredRules) -> np.ndarray:
     """(n_areas,) groups of areas below the geounits `above`, formed by Algorithm 2 of [Spines2024];
     where they would cross the geounits of `rules.not_crossed`, within these alone.
     """
-    from .optimize import cut_groups  # Its kernels take long to load, and most read areas alone.
-
     combination = combine(declared_categories(areas, rules), len(areas))
     groups = nest(above, cut_groups(above, combination, rules.fanout_cutoff, rules.cut))
     if rules.not_crossed is None:
@@ -224,26 +226,6 @@ def _pieces(
         upto = columns.index(name) + 1
         pieces[name], done = _joined_codes(areas, columns[done:upto]), upto
     return pieces
-
-
-def _geocodes(
-    names: Sequence[str], pieces: Mapping[str, np.ndarray], branch: np.ndarray | None
-) -> Callable[[str, np.ndarray, np.ndarray], np.ndarray]:
-    """Function that builds the paths of geounits, one geolevel after the other, root first."""
-    above = np.array([ROOT], dtype=object)
-
-    def of_level(name: str, row: np.ndarray, parent: np.ndarray) -> np.ndarray:
-        nonlocal above
-        if name != names[0]:
-            piece = pieces[name][row] if name in pieces else _number_within_parents(parent)
-            if name != names[1]:
-                piece = above[parent] + "." + piece
-            elif branch is not None:
-                piece = np.where(branch[row], "1.", "0.").astype(object) + piece
-            above = piece
-        return above
-
-    return of_level
 
 
 def _number_within_parents(parent: np.ndarray) -> np.ndarray:

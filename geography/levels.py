@@ -22,14 +22,7 @@ from functools import cached_property
 
 import numpy as np
 
-
-class GeographyRefused(ValueError):
-    """Geography, shares or spine rules cannot be used; the text is one public sentence.
-
-    Geography is public, so the sentence names codes, columns and geolevels freely. Group-quarters
-    facility counts, the only other input, never appear in it.
-    """
-
+from .rules import NEVER_SPLIT, GroupRules
 
 GROUPED_KINDS = ("optimized", "dhc")
 """Kinds of spine that form the geounits of their last geolevel but one anew, as groups of areas."""
@@ -151,32 +144,39 @@ class Spine:
         return self.names.index(name)
 
 
-def nested_geolevels(
+def nested_spine(
+    kind: str,
     numbers: Mapping[str, np.ndarray],
     shares: Mapping[str, Fraction],
     is_branch: np.ndarray,
-    geocodes: Callable[[str, np.ndarray, np.ndarray], np.ndarray],
-) -> tuple[tuple[Geolevel, ...], np.ndarray]:
-    """Geolevels from numbered geounits, and the rows in the order of the last one.
+    geocodes: Callable[[str, np.ndarray, np.ndarray, np.ndarray], np.ndarray],
+    block_geocodes: Callable[[np.ndarray], np.ndarray],
+    rules: GroupRules,
+    is_pure: bool,
+) -> Spine:
+    """The spine of numbered geounits, after the bypass if the rules have it.
 
     Args:
         numbers: by geolevel, (n_rows,) the geounit of each row, numbered through the parents.
         shares: by geolevel, root first.
         is_branch: (n_rows,) bool: the row is in the AIAN branch.
-        geocodes: called for one geolevel after the other, root first, with its name, and a row and
-            the parent of each geounit; gives the geocodes.
+        geocodes: called for one geolevel after the other, root first, with its name, a row and the
+            parent of each geounit, and the geocodes of the geolevel above; gives the geocodes.
+        block_geocodes: gives the geocodes of the blocks of some rows.
     """
     order = np.argsort(numbers[list(shares)[-1]])
     geolevels: list[Geolevel] = []
     above = np.zeros(len(order), dtype=np.int64)
+    codes = np.array([""], dtype=object)
     for name, share in shares.items():
         number = numbers[name][order]
         first = np.flatnonzero(np.r_[True, number[1:] != number[:-1]])
         parent, row = above[first], order[first]
+        codes = geocodes(name, row, parent, codes)
         geolevels.append(
             Geolevel(
                 name=name,
-                geocode=geocodes(name, row, parent),
+                geocode=codes,
                 parent=parent if geolevels else np.array([-1], dtype=np.int64),
                 plb_shares=(share,),
                 plb_share_code=np.zeros(len(first), dtype=np.int32),
@@ -186,7 +186,13 @@ def nested_geolevels(
             )
         )
         above = number
-    return tuple(geolevels), order
+    found = tuple(geolevels)
+    if rules.bypass:
+        cutoff, never_split = rules.bypass_cutoff, rules.never_split
+        found = bypass(found, is_pure=is_pure, bypass_cutoff=cutoff, never_split=never_split)
+    if not shares_add_to_one(found):
+        raise AssertionError("the shares of a path do not add to 1")
+    return Spine(kind, found, block_geocodes(order), order)
 
 
 def child_offsets(parent: np.ndarray, n_parents: int) -> np.ndarray:
@@ -214,10 +220,6 @@ def distinct_paths(geolevels: tuple[Geolevel, ...]) -> list[tuple[Fraction, ...]
 def shares_add_to_one(geolevels: tuple[Geolevel, ...]) -> bool:
     """Whether the shares along every path from the root to a block add to exactly 1."""
     return all(sum(path) == 1 for path in distinct_paths(geolevels))
-
-
-NEVER_SPLIT = ("US", "State")
-"""Geolevels above the county, where the rule for two and more children does not apply."""
 
 
 def bypass(

@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 
 from .categories import Category
-from .hierarchy import nest
+from .hierarchy import cut_groups, group_limit
 from .levels import Spine, child_offsets
 
 
@@ -203,53 +203,6 @@ class _Groups(NamedTuple):
     y: np.ndarray
 
 
-def group_limit(n: np.ndarray, fanout_cutoff: float) -> np.ndarray:
-    """Largest size of a group, floor(sqrt(n) + fanout_cutoff), at least 1.
-
-    Args:
-        n: candidates under each parent.
-    """
-    return np.maximum(np.floor(np.sqrt(n) + fanout_cutoff).astype(np.int64), 1)
-
-
-def cut_groups(
-    parent: np.ndarray, combination: np.ndarray, fanout_cutoff: float, cut: str = "even"
-) -> np.ndarray:
-    """Group the items of a parent that have equal combinations of entities.
-
-    Items of one parent and combination are cut in their order. "even": into the smallest number
-    of groups that respects `group_limit`, of sizes that differ by at most one. "production": as in
-    the 2020 production runs, into runs of `group_limit` + 1 items, the remainder last; they bring
-    targeted entities a little closer, and block groups of the tabulation spine less so.
-
-    Args:
-        parent: (n_items,) int64 parent of each item.
-        combination: (n_items,) int64; equal numbers mean equal combinations.
-        fanout_cutoff: see `SpineRules.fanout_cutoff`.
-        cut: "even" or "production".
-
-    Returns:
-        (n_items,) int64 group of each item: the position of the group's first item.
-
-    Example: five items of one parent with the combinations (0, 0, 1, 0, 0) and a cut-off of 0
-    have at most two members in a group: the groups are (0, 0, 2, 3, 3). Cut as in production they
-    have at most three: (0, 0, 2, 0, 4).
-    """
-    limit = group_limit(np.bincount(parent), fanout_cutoff)[parent]
-    cell = nest(parent, pd.factorize(combination)[0])
-    order = np.argsort(cell, kind="stable")
-    size = np.bincount(cell)
-    start = np.cumsum(size) - size
-    rank = np.empty(len(parent), dtype=np.int64)
-    rank[order] = np.arange(len(parent)) - start[cell[order]]
-    size = size[cell]
-    if cut == "production":
-        return order[start[cell] + rank - rank % (limit + 1)]
-    n_pieces = -(-size // limit)
-    piece = rank * n_pieces // size
-    return order[start[cell] - (-piece * size // n_pieces)]
-
-
 def greedy_groups(
     items: Entries,
     ancestors: Sequence[np.ndarray],
@@ -402,7 +355,7 @@ def _sweep(
                 x_m, y_m = x_u + x_v, y_u + y_v
                 step_x[k] = min(x_m, y_m + 1) - min(x_u, y_u + 1) - min(x_v, y_v + 1)
                 step_y[k] = min(y_m, x_m + 1) - min(y_u, x_u + 1) - min(y_v, x_v + 1)
-                before, after = _root_change(base + k, step_x[k], step_y[k], chain)
+                before, after = _root_change(base + k, step_x[k], step_y[k], chain, False)
                 if before != after:
                     old[n_changed] = before
                     new[n_changed] = after
@@ -410,7 +363,7 @@ def _sweep(
             if not _is_no_larger(new[:n_changed], old[:n_changed]):
                 continue
             for k in range(n_entities):
-                _apply(base + k, step_x[k], step_y[k], chain)
+                _root_change(base + k, step_x[k], step_y[k], chain, True)
                 x[u, k] += x[v, k]
                 y[u, k] += y[v, k]
             size[u] += size[v]
@@ -423,37 +376,26 @@ def _sweep(
 
 
 @numba.njit(cache=True, nogil=True)
-def _root_change(entry: int, step_x: int, step_y: int, chain: _Chain) -> tuple[int, int]:
-    """Distance of an entity before and after x and y of one of its entries change by the steps.
+def _root_change(
+    entry: int, step_x: int, step_y: int, chain: _Chain, is_made: bool
+) -> tuple[int, int]:
+    """Distance of an entity before and after x and y of one of its entries change by the steps, and
+    those of the entries above accordingly, which `is_made` there.
 
     (0, 0) if the change does not reach the root.
     """
     while True:
         x, y = chain.x[entry], chain.y[entry]
-        before_c = min(x, y + 1)
-        after_c = min(x + step_x, y + step_y + 1)
+        before_c, before_rest = min(x, y + 1), min(y, x + 1)
+        x, y = x + step_x, y + step_y
+        after_c, after_rest = min(x, y + 1), min(y, x + 1)
+        if is_made:
+            chain.x[entry], chain.y[entry] = x, y
         if chain.up[entry] < 0:
             return before_c, after_c
-        before_rest = min(y, x + 1)
-        after_rest = min(y + step_y, x + step_x + 1)
-        step_x = after_c - before_c
-        step_y = after_rest - before_rest
+        step_x, step_y = after_c - before_c, after_rest - before_rest
         if step_x == 0 and step_y == 0:
             return 0, 0
-        entry = chain.up[entry]
-
-
-@numba.njit(cache=True, nogil=True)
-def _apply(entry: int, step_x: int, step_y: int, chain: _Chain) -> None:
-    """Change x and y of an entry by the given steps, and the entries above it accordingly."""
-    x, y = chain.x, chain.y
-    while entry >= 0 and (step_x != 0 or step_y != 0):
-        before_c = min(x[entry], y[entry] + 1)
-        before_rest = min(y[entry], x[entry] + 1)
-        x[entry] += step_x
-        y[entry] += step_y
-        step_x = min(x[entry], y[entry] + 1) - before_c
-        step_y = min(y[entry], x[entry] + 1) - before_rest
         entry = chain.up[entry]
 
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from .levels import GeographyRefused
+
+class GeographyRefused(ValueError):
+    """Geography, shares or spine rules cannot be used; the text is one public sentence.
+
+    Geography is public, so the sentence names codes, columns and geolevels freely. Group-quarters
+    facility counts, the only other input, never appear in it.
+    """
+
 
 GEOLEVEL_ORDER = {
     "conventional": ("US", "State", "County", "Tract", "Block_Group", "Block"),
@@ -71,8 +78,31 @@ class AianRange:
             )
 
 
+NEVER_SPLIT = ("US", "State")
+"""Geolevels above the county, where the rule for two and more children does not apply."""
+
+
 @dataclass(frozen=True, kw_only=True)
-class SpineRules:
+class GroupRules:
+    """How geounits are formed of groups, and bypassed."""
+
+    fanout_cutoff: float = 12
+    """An optimised group has at most floor(sqrt(n) + fanout_cutoff) members, where n is the
+    number of candidates under its parent."""
+    cut: str = "even"
+    """How blocks of equal combinations are cut into optimised block groups: "even" or
+    "production"; see `spineflow.geography.hierarchy.cut_groups`."""
+    bypass: bool = True
+    """Whether Algorithm 3 of [Spines2024] runs."""
+    bypass_cutoff: int | None = 150
+    """A geounit with two or more children is not bypassed if its parent would get more than this
+    many children; None for no limit."""
+    never_split: tuple[str, ...] = NEVER_SPLIT
+    """Geolevels that the bypass under pure differential privacy does not split."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpineRules(GroupRules):
     """Rules that determine a spine together with the geography and the shares.
 
     Raises GeographyRefused when built with values that cannot be used.
@@ -81,31 +111,18 @@ class SpineRules:
     aian_ranges: tuple[AianRange, ...] = ()
     """Types of AIAN area by code; codes in no range are treated as outside."""
     columns: Mapping[str, str] = field(default_factory=dict)
-    """Columns of the geography frame by category (aian, mcd, place); a category that is left out
-    has a column of its own name.
+    """Columns of the geography frame by category; a category that is left out has a column of its
+    own name.
     """
     strong_mcd_states: tuple[str, ...] = ()
     """FIPS codes of the states whose minor civil divisions are targeted instead of places."""
-    fanout_cutoff: float = 12
-    """An optimised group has at most floor(sqrt(n) + fanout_cutoff) members, where n is the
-    number of candidates under its parent."""
-    cut: str = "even"
-    """How blocks of equal combinations are cut into optimised block groups: "even" or
-    "production"; see `spineflow.geography.optimize.cut_groups`."""
-    bypass_cutoff: int | None = 150
-    """A geounit with two or more children is not bypassed if its parent would get more than this
-    many children; None for no limit."""
     categories: tuple[str, ...] | None = None
     """Off-spine entity categories: "aian", "group_quarters", "mcd", "place", "school_district",
     "block_group", or a column of the geography frame; None for the production run's."""
-    school_district_column: str | None = None
-    """Column that holds the school district code."""
     greedy_tract_subset_groups: bool = True
     """Whether tract subset groups come from the greedy search of Algorithm 2 of [Spines2024], which
     brings school districts closer. Otherwise they are formed as optimised block groups
     are, from tract subsets of equal AIAN area, as in the production runs."""
-    bypass: bool = True
-    """Whether Algorithm 3 of [Spines2024] runs."""
 
     def __post_init__(self) -> None:
         ordered = sorted(self.aian_ranges, key=lambda aian_range: aian_range.low)

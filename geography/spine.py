@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 
 import numpy as np
@@ -19,21 +19,20 @@ from .categories import (
     mcd_or_place,
     off_spine_categories,
 )
-from .hierarchy import BlockCodes, concatenate, digits, first_rows, nest, ranks_within, text_column
-from .levels import (
-    GeographyRefused,
-    Geolevel,
-    Spine,
-    bypass,
-    child_offsets,
-    nested_geolevels,
-    shares_add_to_one,
+from .hierarchy import (
+    BlockCodes,
+    concatenate,
+    cut_groups,
+    digits,
+    first_rows,
+    nest,
+    ranks_within,
+    text_column,
 )
-from .optimize import blocks_in_several_entities, cut_groups, fold, greedy_groups
-from .rules import GROUPED_GEOLEVEL, AianRange, SpineRules, block_geolevels
+from .levels import Spine, child_offsets, nested_spine
+from .optimize import blocks_in_several_entities, fold, greedy_groups
+from .rules import GROUPED_GEOLEVEL, GeographyRefused, SpineRules, block_geolevels
 from .texts import texts_of
-
-__all__ = ["AianRange", "Geolevel", "Spine", "SpineRules", "build_spine"]
 
 PRIM_COLUMN = "PRIM"
 """Column that names the prim of a block; without it a prim is a county's part of a minor civil
@@ -85,17 +84,30 @@ def build_spine(
     else:
         is_aian = is_aian_block(geography, rules)
     numbers = _nested_numbers(geography, codes, is_aian, names, kind, rules, group_quarters)
-    geocodes = _geocodes(codes, is_aian, kind, names)
-    geolevels, order = nested_geolevels(numbers, geolevel_shares, is_aian, geocodes)
-    if rules.bypass:
-        geolevels = bypass(geolevels, is_pure=is_pure, bypass_cutoff=rules.bypass_cutoff)
-    if not shares_add_to_one(geolevels):
-        raise AssertionError("the shares of a path do not add to 1")
-    return Spine(
-        kind=kind,
-        geolevels=geolevels,
-        block_geocode=texts_of(digits(codes.geocode[order], 16)),
-        block_row=order,
+
+    def geocodes(name: str, row: np.ndarray, parent: np.ndarray, above: np.ndarray) -> np.ndarray:
+        if name == "US":
+            return np.array(["0"], dtype=object)
+        if kind == "conventional":
+            width = CONVENTIONAL_DIGITS[name]
+            return texts_of(digits(codes.geocode[row] // 10 ** (16 - width), width))
+        if names[:2] == ("US", name):
+            above = np.array([""], dtype=object)  # The root's code begins no other.
+        is_branch = is_aian[row] & (name != names[0])
+        before = pa.array(above, pa.string()).take(pa.array(parent))
+        return texts_of(
+            concatenate(_spine_parts(name, codes, row, before, parent, is_branch, names))
+        )
+
+    return nested_spine(
+        kind,
+        numbers,
+        geolevel_shares,
+        is_aian,
+        geocodes,
+        lambda rows: texts_of(digits(codes.geocode[rows], 16)),
+        rules,
+        is_pure,
     )
 
 
@@ -200,28 +212,6 @@ def _greedy_groups(
     are_areas = [category.name != GROUP_QUARTERS for category in categories]
     is_area = np.repeat(are_areas, list(map(len, categories)))
     return greedy_groups(entries, ancestors, n_entities, rules.fanout_cutoff, is_area)[item]
-
-
-def _geocodes(
-    codes: BlockCodes, is_aian: np.ndarray, kind: str, names: tuple[str, ...]
-) -> Callable[[str, np.ndarray, np.ndarray], np.ndarray]:
-    """Function that builds geocodes of geounits, one geolevel after the other, root first."""
-    above = pa.array([""])
-
-    def of_level(name: str, row: np.ndarray, parent: np.ndarray) -> np.ndarray:
-        nonlocal above
-        if name == "US":
-            return np.array(["0"], dtype=object)
-        if kind == "conventional":
-            width = CONVENTIONAL_DIGITS[name]
-            above = digits(codes.geocode[row] // 10 ** (16 - width), width)
-        else:
-            is_branch = is_aian[row] & (name != names[0])
-            before = above.take(pa.array(parent))
-            above = concatenate(_spine_parts(name, codes, row, before, parent, is_branch, names))
-        return texts_of(above)
-
-    return of_level
 
 
 def _spine_parts(

@@ -86,15 +86,6 @@ def refuse_altered(run: RunDirectory, charged_files: Mapping[str, str] | None = 
             )
 
 
-def is_left_out(spines: Path, name: str) -> bool:
-    """Whether a run was charged without a file `name` of the folder that has its spines.
-
-    Charged files decide the draws; later files have no effect on them.
-    """
-    charged = _charged(RunDirectory(spines.parent))
-    return bool(charged) and f"{spines.name}/{name}" not in charged
-
-
 def _path_of(run: RunDirectory, name: str) -> Path:
     """The path of a file of a run, as `digests_by_name` names it; raises ValueError for another."""
     return below(run.root, *name.split("/"))

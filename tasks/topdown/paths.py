@@ -44,8 +44,9 @@ def demanded_file(run: RunDirectory, universe: str, geolevel: str, shard: str) -
 
 
 def combined_file(run: RunDirectory, universe: str, geolevel: str, shard: str) -> Path:
-    """Estimates of a shard's parents from the measurements of the shard and all below it."""
-    return below(run.root / "combined", universe, geolevel, f"{shard}.parquet")
+    """Estimates of a shard's parents from the measurements of the shard and all below it: the file
+    that `runs.objects` writes last."""
+    return below(run.root / "combined", universe, geolevel, f"{shard}.json")
 
 
 def solves_file(run: RunDirectory, universe: str, geolevel: str, shard: str) -> Path:

@@ -52,10 +52,14 @@ def state() -> tuple[pd.DataFrame, np.ndarray]:
 @pytest.fixture(scope="module")
 def state_rules(facts) -> SpineRules:
     return SpineRules(
-        columns={"aian": "AIANNHCE", "mcd": "COUSUBFP", "place": "PLACEFP"},
+        columns={
+            "aian": "AIANNHCE",
+            "mcd": "COUSUBFP",
+            "place": "PLACEFP",
+            "school_district": "SDUNI",
+        },
         aian_ranges=tuple(AianRange(**entry) for entry in facts["geography"]["aian_ranges"]),
         strong_mcd_states=tuple(facts["geography"]["strong_mcd_states"]),
-        school_district_column="SDUNI",
     )
 
 

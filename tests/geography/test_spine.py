@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from spineflow.geography.categories import combine, group_quarters_category, off_spine_categories
-from spineflow.geography.levels import GeographyRefused, shares_add_to_one
-from spineflow.geography.rules import AianRange, SpineRules, select_aian_areas
+from spineflow.geography.levels import shares_add_to_one
+from spineflow.geography.rules import AianRange, GeographyRefused, SpineRules, select_aian_areas
 from spineflow.geography.spine import build_spine
 
 DHC = (
@@ -63,7 +63,7 @@ def check_structure(spine):
 @pytest.mark.parametrize("is_pure", [False, True])
 @pytest.mark.parametrize("kind", ["conventional", "aian", "optimized", "dhc"])
 def test_every_kind_is_a_tree_with_exact_shares(geography, shares, rules, kind, is_pure):
-    rules = replace(rules, school_district_column="SDUNI")
+    rules = replace(rules, columns={**rules.columns, "school_district": "SDUNI"})
     levels = equal_shares(DHC) if kind == "dhc" else shares
     spine = build_spine(geography, geolevel_shares=levels, kind=kind, rules=rules, is_pure=is_pure)
     check_structure(spine)
@@ -188,7 +188,10 @@ def test_tract_groups_stay_within_a_county(geography, rules):
 @pytest.mark.parametrize("greedy", [False, True])
 def test_dhc_levels(geography, rules, greedy):
     rules = replace(
-        rules, school_district_column="SDUNI", greedy_tract_subset_groups=greedy, bypass=False
+        rules,
+        columns={**rules.columns, "school_district": "SDUNI"},
+        greedy_tract_subset_groups=greedy,
+        bypass=False,
     )
     spine = build_spine(
         geography, geolevel_shares=equal_shares(DHC), kind="dhc", rules=rules, is_pure=False
@@ -215,7 +218,7 @@ def test_dhc_levels(geography, rules, greedy):
 
 def test_prim_column_defines_prims(geography, rules):
     geography["PRIM"] = np.where(geography["block_geocode"].str[10] == "0", "A", "B")
-    rules = replace(rules, school_district_column="SDUNI", bypass=False)
+    rules = replace(rules, columns={**rules.columns, "school_district": "SDUNI"}, bypass=False)
     spine = build_spine(
         geography, geolevel_shares=equal_shares(DHC), kind="dhc", rules=rules, is_pure=False
     )
@@ -274,7 +277,7 @@ def test_refused_settings(geography, shares, rules):
         equal_shares(("US", "Tract_Group", "Block")),
         rules,
     )
-    refuse("needs a column", geography, equal_shares(DHC), rules, kind="dhc")
+    refuse("has no column 'school_district'", geography, equal_shares(DHC), rules, kind="dhc")
     refuse("has no column 'WARD'", geography, shares, replace(rules, categories=("place", "WARD")))
     refuse("facilities have the shape", geography, shares, rules, group_quarters=np.zeros((3, 7)))
 

@@ -68,10 +68,8 @@ def _deciding_files(declaration: Declaration) -> Iterator[str]:
     yield from ("settings.toml", "spine/geography.parquet", "spine/invariants.parquet")
     yield "spine/state_totals.json"
     for name in declaration.universes:
-        files = ("geounits.parquet", "blocks.parquet", "spine.arrow", "shards.parquet")
-        # Spines of earlier versions have no `spine.arrow`.
-        existing = (file for file in files if (declaration.root / "spine" / name / file).exists())
-        yield from (f"spine/{name}/{file}" for file in existing)
+        for file in ("geounits.parquet", "blocks.parquet", "spine.arrow", "shards.parquet"):
+            yield f"spine/{name}/{file}"
     held = [own for name in declaration.universes for own in declaration.declared(name, "held_to")]
     if any("release" in own for own in held):
         yield "spine/held.parquet"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
@@ -146,11 +145,6 @@ class ShardInput:
             and other.parent_stop > self.shard.start
         ]
 
-    def _measurements_of(self, family: Family) -> Measurements:
-        """The noisy answers of a family's children."""
-        found = {name: answers.of_family(family) for name, answers in self.measured.items()}
-        return found | {name: rows.of_family(family) for name, rows in self.demanded.items()}
-
     def estimate(
         self,
         families: Iterable[Family] | None = None,
@@ -170,7 +164,8 @@ class ShardInput:
         for family in self.families() if families is None else families:
             children = self.geocode[family.start : family.stop]
             problem = _problem(family, children, self.constraints)
-            measured = self._measurements_of(family)
+            measured = {name: own.of_family(family) for name, own in self.measured.items()}
+            measured |= {name: own.of_family(family) for name, own in self.demanded.items()}
             estimate, solves = estimate_children(
                 family.parent, problem, measured, passes, weights(family)
             )
@@ -196,7 +191,9 @@ class ShardInput:
         """An estimate `(c, k)` after moves of records among the children, and a record of them."""
         siblings, steps = Siblings(problem, estimate, measured), {}
         if self.settings.avoids_ghosts and self.shard.geolevel == self.spine.names[-1]:
-            avoid_ghosts(siblings, self._variance_scale)
+            # The discrete Laplace of epsilon has the variance 8 / epsilon^2; see `precisions`.
+            is_pure = self.settings.budget_of(self.universe).is_pure
+            avoid_ghosts(siblings, 1.0 / 8.0 if is_pure else 1.0)
             steps["empty areas"] = siblings.moves
         if self.companions is not None:
             rule = self.companions.of_family(family.start, family.stop, problem.cells)
@@ -209,12 +206,6 @@ class ShardInput:
             for stage, moves in steps.items()
             if moves
         ]
-
-    @cached_property
-    def _variance_scale(self) -> float:
-        """The factor that makes `precisions` inverses of variances: the discrete Laplace of epsilon
-        has 8 / epsilon^2."""
-        return 1.0 / 8.0 if self.settings.budget_of(self.universe).is_pure else 1.0
 
     def write(self, estimates: sparse.csr_array, records: Sequence[SolveRecord]) -> None:
         """Write the estimates `(n, n_cells)` of the shard, after the records of its solves."""

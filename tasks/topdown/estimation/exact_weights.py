@@ -19,7 +19,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from ....geography.conditioning import RELATIVE_ZERO
+from ....geography.conditioning import RELATIVE_ZERO, pseudo_inverse
 from ...census.queries import MarginalQuery
 from .quadratic import InverseCovariance
 from .query_algebra import QueryAlgebra
@@ -226,24 +226,21 @@ def inverses(variance: np.ndarray, diffuse: np.ndarray, possible: np.ndarray) ->
     Example: for V of a known total, [[1, -1], [-1, 1]], and D = 0, the inverse on the contrast,
     and the mean precision on the total.
     """
-    values, vectors = np.linalg.eigh(variance)
-    size = values[..., -1:]
-    is_known = values > RELATIVE_ZERO * np.maximum(size, 1e-300)
-    total = np.where(is_known, values, 0.0).sum(axis=-1, keepdims=True)
-    count = is_known.sum(axis=-1, keepdims=True)
-    typical = np.where(count > 0, count / np.where(count > 0, total, 1.0), 1.0)
-    precision = np.where(is_known, 1.0 / np.where(is_known, values, 1.0), typical)
-    found = (vectors * precision[..., None, :]) @ vectors.swapaxes(-1, -2)
-    largest = np.where(is_known, precision, 0.0).max(axis=(1, 2), initial=0.0)
+    inverse, null = pseudo_inverse(variance)
+    count = len(null[0, 0]) - np.trace(null, axis1=2, axis2=3)
+    total = np.trace(variance, axis1=2, axis2=3)
+    typical = np.divide(count, total, out=np.ones(count.shape), where=total > 0.0)
+    found = inverse + typical[..., None, None] * null
+    largest = np.linalg.eigvalsh(inverse)[..., -1].max(axis=1, initial=0.0)
     for child, component in np.argwhere(diffuse.any(axis=(2, 3))):
         found[child, component] = _with_unknown(
             variance[child, component],
             diffuse[child, component],
-            typical[child, component, 0],
+            typical[child, component],
             UNKNOWN * (largest[child] or 1.0),
         )
     is_pair = possible[:, None, :, None] & possible[:, None, None, :]
-    diagonal = np.eye(variance.shape[-1]) * typical[..., None]
+    diagonal = np.eye(variance.shape[-1]) * typical[..., None, None]
     return np.where(is_pair, found, diagonal)
 
 

@@ -18,30 +18,18 @@ get the noisy answers themselves, which are equivalent.
 The combination uses two kinds of exact answers, totals and types that a geounit cannot have; all
 others constrain the passes alone. Where a family has linear rows, the passes weigh the answers by
 the variances of their own noise (`least_squares.solve_passes`).
-
-Estimates from the descendants of geounits, as Parquet: one row a geounit, one file for the shard of
-children.
-
-`geocode`; `can_have` list<bool>, by type; `mean` list<double>, row-major (n, m); `variance` and
-`diffuse` list<double>, row-major (S, n, n); all three are empty where a geounit can have nothing.
-For shapes see `tasks.topdown.estimation.query_algebra`.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from ...census.queries import MarginalQuery, marginal_query
 from ...runs.errors import InputRefused
-from ...runs.stamps import write_parquet
+from ...runs.objects import read_arrays, write_arrays
 from ..paths import combined_file
 from ..settings import TopdownSettings
 from ..spine.shards import Family
@@ -52,76 +40,7 @@ from .parent import Passes
 from .problem import QueryMeasurement, SolveRecord
 from .query_algebra import QueryAlgebra
 from .shard_constraints import typed_query
-from .spine_estimates import (
-    Group,
-    GroupedEstimates,
-    LinearEstimates,
-    Step,
-    means_down,
-    patterns,
-    steps_up,
-    subtree_estimates,
-)
-
-_COLUMNS = ("geocode", "can_have", "mean", "variance", "diffuse")
-
-
-def write_combined(path: Path, geocode: np.ndarray, sums: GroupedEstimates) -> None:
-    """Write the estimates of geounits from their children, `geocode` (n_geounits,)."""
-    found = np.concatenate([np.zeros(0, dtype=np.int64), *(group.rows for group in sums.groups)])
-    rest = np.setdiff1d(np.arange(len(geocode)), found)
-    nothing = Group(rest, rest[:0], LinearEstimates.zero(rest.size, 0, 1, 1))
-    parts = []
-    for group in (*sums.groups, nothing):
-        of = group.estimates
-        columns = (sums.type_is_possible[group.rows], of.mean, of.variance, of.diffuse)
-        geocodes = pa.array(geocode[group.rows], pa.string())
-        parts.append(pa.table([geocodes, *map(_lists, columns)], names=_COLUMNS))
-    write_parquet(path, pa.concat_tables(parts), compression="zstd", use_dictionary=["geocode"])
-
-
-def read_combined(
-    paths: Iterable[Path], geocode: np.ndarray, algebra: QueryAlgebra
-) -> GroupedEstimates:
-    """Estimates of the given geounits from their children, from any of the files.
-
-    Raises ValueError if one of them is missing.
-    """
-    wanted = pa.array(geocode, pa.string())
-    tables = []
-    for path in paths:
-        table = pq.read_table(path)
-        row = pc.index_in(table["geocode"], value_set=wanted)
-        tables.append(table.append_column("row", row).filter(pc.is_valid(row)))
-    table = pa.concat_tables(tables).sort_by("row").combine_chunks()
-    if table.num_rows != len(geocode):
-        raise ValueError("the combined measurements of a geounit are missing or repeated")
-    type_is_possible = _rows(table["can_have"])
-    groups = []
-    for rows, cells in patterns(algebra, type_is_possible):
-        part = table.take(pa.array(rows))
-        square = (rows.size, len(algebra.components), cells.size, cells.size)
-        shapes = ((rows.size, cells.size, algebra.n_coordinates), square, square)
-        arrays = (
-            _rows(part[name]).reshape(shape)
-            for name, shape in zip(_COLUMNS[2:], shapes, strict=True)
-        )
-        groups.append(Group(rows, cells, LinearEstimates(*arrays)))
-    return GroupedEstimates(algebra, type_is_possible, tuple(groups))
-
-
-def _lists(values: np.ndarray) -> pa.ListArray:
-    """One list for each geounit, of the numbers in its row."""
-    flat = values.reshape(len(values), math.prod(values.shape[1:]))
-    offsets = np.arange(len(values) + 1, dtype=np.int32) * flat.shape[1]
-    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(flat.ravel()))
-
-
-def _rows(column: pa.ChunkedArray) -> np.ndarray:
-    """Lists of one length as the rows of an array."""
-    flat = column.combine_chunks().flatten().to_numpy(zero_copy_only=False)
-    return flat.reshape(len(column), -1)
-
+from .spine_estimates import GroupedEstimates, Step, means_down, steps_up, subtree_estimates
 
 MOST_COVARIANCES = 1 << 16
 """Most numbers in a geounit's covariance: half a megabyte."""
@@ -132,11 +51,9 @@ def combine_shard(given: ShardInput) -> None:
 
     Needs the combined files of the geolevel below. The root has no parents, and no such file.
     """
-    steps, spine, shard = spine_steps(given), given.spine, given.shard
-    above = spine.geolevels[spine.names.index(shard.geolevel) - 1]
-    geocode = above.geocode[shard.parent_start : shard.parent_stop]
-    path = combined_file(given.run, given.universe, shard.geolevel, shard.name)
-    write_combined(path, geocode, steps[0].sums)
+    path = combined_file(given.run, given.universe, given.shard.geolevel, given.shard.name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_arrays(path.with_suffix(""), spine_steps(given)[0].sums.to_arrays())
 
 
 def estimate_shard(given: ShardInput) -> tuple[SolveRecord, ...]:
@@ -229,7 +146,8 @@ def refuse_large_core(settings: TopdownSettings) -> None:
     They are as large as the square of the number of core cells; see `query_algebra`.
     """
     for universe in settings.run.universes:
-        found = algebra_of(settings, universe).n_covariances
+        algebra = algebra_of(settings, universe)
+        found = len(algebra.components) * len(algebra.cell_type) ** 2
         if found > MOST_COVARIANCES:
             raise InputRefused(
                 f"run.estimator = {settings.run.estimator!r} carries {found:,} "
@@ -281,11 +199,14 @@ def measured_queries(settings: TopdownSettings, universe: str) -> list[MarginalQ
 def _own_estimates(given: ShardInput) -> GroupedEstimates:
     """Estimates of the shard's geounits from their subtrees."""
     algebra = algebra_of(given.settings, given.universe, given.constraints.type_of_cell)
-    below = None
-    shards = given.shards_below()
-    if shards:
-        files = [combined_file(given.run, given.universe, s.geolevel, s.name) for s in shards]
-        below = read_combined(files, given.geocode, algebra)
+    below, parts = None, []
+    for shard in given.shards_below():
+        path = combined_file(given.run, given.universe, shard.geolevel, shard.name)
+        found = GroupedEstimates.of_arrays(algebra, read_arrays(path.with_suffix("")))
+        start = max(given.shard.start - shard.parent_start, 0)
+        parts.append(found.part(start, given.shard.stop - shard.parent_start))
+    if parts:
+        below = GroupedEstimates.joined(parts)
     total = given.constraints.known_totals
     return subtree_estimates(
         algebra,

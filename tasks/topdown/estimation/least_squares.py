@@ -225,38 +225,39 @@ class PassProblem:
     def solve(self, *, is_polished: bool = False) -> tuple[np.ndarray | None, SolveRecord]:
         """The active-set method, then Newton's method on the rows' multipliers unless inverse
         covariances are given, which it does not support. Last HiGHS: its quadratic solver, or
-        should that give up, the feasible point nearest to the first guess.
+        should that give up, the feasible point nearest to the others' last.
 
         With many cells or linear rows, Newton's method comes first; see `is_wide`.
         """
-        if self.problem.rows or self.is_wide:
-            x, record = self.solve_by_rows()
-            if x is not None or not self.problem.rows:
-                return x, record
-            return self._solve_by_highs()
-        form = self.quadratic, self.constraints
-        guess, penalty = admm.first_point(*form)
-        guess, iterations = admm.approach(*form, guess, penalty, ADMM_ITERATIONS)
-        x, record = active_set.solve(
-            *form, guess, max_iterations=ACTIVE_SET_ITERATIONS, is_polished=is_polished
-        )
-        iterations += record.iterations
-        if self._is_accepted(record):
-            return x, replace(record, iterations=iterations)
+        guess, spent = np.zeros(self.shape), 0
+        is_small = not (self.problem.rows or self.is_wide)
+        if is_small:
+            # Of a wide pass its matrices of rows by rows would be too large.
+            form = self.quadratic, self.constraints
+            guess, penalty = admm.first_point(*form)
+            guess, spent = admm.approach(*form, guess, penalty, ADMM_ITERATIONS)
+            x, record = active_set.solve(
+                *form, guess, max_iterations=ACTIVE_SET_ITERATIONS, is_polished=is_polished
+            )
+            spent += record.iterations
+            if self._is_accepted(record):
+                return x, replace(record, iterations=spent)
         if not self.covariance.rest.size:
             x, record = self.solve_by_rows()
-            iterations += record.iterations
-            if x is not None:
-                return x, replace(record, iterations=iterations)
-        x, record = self._solve_by_highs(guess)
-        iterations += record.iterations
-        if x is None:
-            return None, replace(record, iterations=iterations)
-        polished, certified = active_set.solve(*form, x, max_iterations=ACTIVE_SET_ITERATIONS)
-        iterations += certified.iterations
-        if self._is_accepted(certified):
-            return polished, replace(certified, solver="highs", iterations=iterations)
-        return x, replace(record, iterations=iterations)
+            spent += record.iterations
+            if self._is_met(record) and record.objective_gap <= NEARLY:
+                return x, replace(record, iterations=spent)
+            if not (is_small or self.problem.rows):
+                return None, replace(record, iterations=spent)
+            guess = guess if is_small else np.nan_to_num(x)
+        found, record = self._solve_by_highs(guess)
+        spent += record.iterations
+        if found is not None and is_small:
+            x, certified = active_set.solve(*form, found, max_iterations=ACTIVE_SET_ITERATIONS)
+            spent += certified.iterations
+            if self._is_accepted(certified):
+                return x, replace(certified, solver="highs", iterations=spent)
+        return found, replace(record, iterations=spent)
 
     def solve_exactly(self) -> tuple[np.ndarray | None, SolveRecord]:
         """Like `solve`, polished, and if that is not exact the minimiser of problem (7.6)."""
@@ -273,13 +274,10 @@ class PassProblem:
             return False
         return is_wide(self.shape[1], int(np.diff(self.starts).max(initial=0)))
 
-    def solve_by_rows(self) -> tuple[np.ndarray | None, SolveRecord]:
-        """By `dual_newton`, at a cost of rows and positive cells, not of cells squared; None if it
-        does not converge.
-        """
+    def solve_by_rows(self) -> tuple[np.ndarray, SolveRecord]:
+        """By `dual_newton`, at a cost of rows and positive cells, not of cells squared."""
         x, record = dual_newton.solve(self.by_rows())
-        record = replace(record, primal_residual=self.violation(x))
-        return (x if self._is_met(record) and record.objective_gap <= NEARLY else None), record
+        return x, replace(record, primal_residual=self.violation(x))
 
     def by_rows(self) -> DualProblem:
         """The pass in the form for `dual_newton`."""
@@ -289,28 +287,27 @@ class PassProblem:
         asked = list(zip(rows, parts, precisions, strict=True))
         return dual_problem(self.problem, asked, self.constraints, self.scale)
 
-    def _solve_by_highs(
-        self, guess: np.ndarray | None = None
-    ) -> tuple[np.ndarray | None, SolveRecord]:
+    def _solve_by_highs(self, guess: np.ndarray) -> tuple[np.ndarray | None, SolveRecord]:
         """By HiGHS: the quadratic program, or should its solver give up, the nearest point in the
-        L1 norm to `guess` (c, k), by default the solution without linear rows.
+        L1 norm to `guess` (c, k). Without multipliers nothing is certified.
         """
-        c, k = self.shape
-        found = self.solve_with_highs(HIGHS_ITERATIONS if guess is None else None)
+        found = self.solve_with_highs(HIGHS_ITERATIONS if self.problem.rows else None)
         iterations = found.iterations
         if found.x is None:
-            if guess is None:
-                plain = replace(self, problem=replace(self.problem, rows=()))
-                guess, record = plain.solve()
-                iterations += record.iterations
-                if guess is None:
-                    return None, record
             found = self._nearest(guess)
             iterations += found.iterations
-        if found.x is None:
-            return None, _by_highs(found.status, iterations, np.inf, np.inf)
-        x = np.maximum(found.x[: c * k].reshape(c, k), 0.0)
-        return x, _by_highs(SolveStatus.OPTIMAL, iterations, self.violation(x), np.nan)
+        x, primal, certified = None, np.inf, np.inf
+        if found.x is not None:
+            x = np.maximum(found.x[: guess.size].reshape(self.shape), 0.0)
+            primal, certified = self.violation(x), np.nan
+        return x, SolveRecord(
+            solver="highs",
+            status=found.status,
+            iterations=iterations,
+            primal_residual=primal,
+            dual_residual=certified,
+            objective_gap=certified,
+        )
 
     def _nearest(self, target: np.ndarray) -> HighsResult:
         """Minimises the sum of |x - target| subject to every constraint of the pass."""
@@ -490,16 +487,4 @@ def _constraints(problem: SiblingProblem, pins: Pins) -> Constraints:
         lower.astype(np.float64, order="C"),
         upper.astype(np.float64, order="C"),
         np.ascontiguousarray(allowed),
-    )
-
-
-def _by_highs(status: SolveStatus, iterations: int, primal: float, certified: float) -> SolveRecord:
-    """Record of HiGHS's outcome; without multipliers `certified` serves as both certificates."""
-    return SolveRecord(
-        solver="highs",
-        status=status,
-        iterations=iterations,
-        primal_residual=primal,
-        dual_residual=certified,
-        objective_gap=certified,
     )

@@ -63,23 +63,14 @@ class Cube:
 
     def spread(self, x: np.ndarray) -> np.ndarray:
         """(N, z, shape...) from coordinates (N, z, m), zeros where another cube has them."""
-        if self.is_all_of(x.shape[-1]):
-            return x.reshape(*x.shape[:2], *self.shape)
         cube = np.zeros((*x.shape[:2], math.prod(self.shape)))
         cube[:, :, self.places] = x[:, :, self.columns]
         return cube.reshape(*x.shape[:2], *self.shape)
 
     def enter(self, cube: np.ndarray, x: np.ndarray) -> np.ndarray:
         """Coordinates (N, z, m) `x` with the cube's (N, z, shape...) entered."""
-        flat = cube.reshape(*x.shape[:2], -1)
-        if self.is_all_of(x.shape[-1]):
-            return flat
-        x[:, :, self.columns] = flat[:, :, self.places]
+        x[:, :, self.columns] = cube.reshape(*x.shape[:2], -1)[:, :, self.places]
         return x
-
-    def is_all_of(self, n_coordinates: int) -> bool:
-        """Whether the cube holds exactly the carried coordinates."""
-        return self.columns.size == n_coordinates == math.prod(self.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,11 +211,6 @@ class QueryAlgebra:
     def longest(self) -> int | None:
         """Number of the free attribute that has the most levels, None without any."""
         return max(self.free, key=lambda axis: self.schema.shape[axis], default=None)
-
-    @property
-    def n_covariances(self) -> int:
-        """Number of covariances of a geounit that can have every core cell."""
-        return len(self.components) * len(self.cell_type) ** 2
 
     def cells_of(self, type_is_possible: np.ndarray) -> np.ndarray:
         """Core cells `(n,)` of a geounit that can have the types of `type_is_possible` (T,)."""

@@ -52,7 +52,6 @@ SNAP = 1e-5
 class RounderResult:
     """`x` of shape `(c, k)`, non-negative integers.
 
-    objective : sum over all passes of the interpolated costs, less the cost without ones.
     solver : "flow" or "highs", followed by ", exchange" after an exchange; its moves count as
         iterations.
     relaxed : whether the 0/1 box and the agreement with earlier passes were dropped.
@@ -60,7 +59,6 @@ class RounderResult:
 
     status: SolveStatus
     x: np.ndarray | None
-    objective: float = 0.0
     iterations: int = 0
     solver: str = "flow"
     relaxed: bool = False
@@ -154,13 +152,12 @@ def _solved_passes(
     """
     held = Pins()
     result = RounderResult(SolveStatus.OPTIMAL, target.astype(np.int64))
-    objective, iterations, solver = 0.0, 0, "flow"
+    iterations, solver = 0, "flow"
     for number, queries in enumerate(passes, 1):
         labels = [rows_on_support(query, problem.cells) for query in queries]
         rounding = RoundingPass(problem, target, labels, held)
         is_last = number == len(passes)
         result = round_pass(rounding) if is_last else early(rounding)
-        objective += result.objective
         iterations += result.iterations
         if result.x is None:
             return replace(result, iterations=iterations)
@@ -168,7 +165,7 @@ def _solved_passes(
             solver = "highs"
         if not is_last:
             held = held.with_answers(labels, result.x)
-    return replace(result, objective=objective, iterations=iterations, solver=solver)
+    return replace(result, iterations=iterations, solver=solver)
 
 
 def _round_classes(rounding: RoundingPass) -> RounderResult:
@@ -225,11 +222,11 @@ def round_by_flow(rounding: RoundingPass) -> RounderResult | None:
     network = to_network(rounding)
     if network is None:
         return None
-    status, y, objective, paths = network_flow.solve(network)
-    if status != network_flow.OPTIMAL:
+    is_optimal, y, paths = network_flow.solve(network)
+    if not is_optimal:
         return RounderResult(SolveStatus.INFEASIBLE, None, iterations=paths)
     x = np.floor(rounding.target).astype(np.int64) + y
-    return RounderResult(SolveStatus.OPTIMAL, x, objective / UNIT, paths)
+    return RounderResult(SolveStatus.OPTIMAL, x, paths)
 
 
 def to_network(rounding: RoundingPass) -> network_flow.Network | None:
@@ -368,9 +365,7 @@ def _solve_integral(
     if result.x is None:
         return RounderResult(result.status, None, iterations=result.iterations, solver="highs")
     x[free] += np.rint(result.x[:n_free]).astype(np.int64)
-    return RounderResult(
-        SolveStatus.OPTIMAL, x, result.objective, result.iterations, solver="highs"
-    )
+    return RounderResult(SolveStatus.OPTIMAL, x, result.iterations, solver="highs")
 
 
 def round_anywhere(problem: SiblingProblem, target: np.ndarray) -> RounderResult:

@@ -21,6 +21,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -89,6 +90,8 @@ class LinearEstimates:
                 sums[rows[:, None, None], component, square[0], square[1]] += total[:, component]
 
 
+ARRAYS = ("mean", "variance", "diffuse")
+"""Names of the arrays of `LinearEstimates`."""
 Components = Sequence[np.ndarray]
 """Coordinates of each component; see `QueryAlgebra.components`."""
 
@@ -101,19 +104,22 @@ def with_measurements(
     """
     n = a.shape[-1]
     is_unknown = (prior.diffuse == np.eye(n)).all(axis=(2, 3)) & ~prior.variance.any(axis=(2, 3))
-    if is_unknown.all():
-        return _estimate_from_measurements(a, b, components)
     # Without measurements no part of D is seen.
     is_diffuse = prior.diffuse.any(axis=(2, 3)) & a.any(axis=(2, 3)) & ~is_unknown
     if is_diffuse.any():
         prior, a, b = _with_seen(prior, a, b, np.argwhere(is_diffuse), components)
-    variance = symmetric(np.linalg.solve(np.eye(n) + prior.variance @ a, prior.variance))
+    variance = np.zeros_like(prior.variance)
+    if not is_unknown.all():
+        variance = symmetric(np.linalg.solve(np.eye(n) + prior.variance @ a, prior.variance))
     mean, diffuse = prior.mean.copy(), prior.diffuse.copy()
     for component, columns in enumerate(components):
         x = prior.mean[:, :, columns]
         mean[:, :, columns] += variance[:, component] @ (b[:, :, columns] - a[:, component] @ x)
         rows = np.flatnonzero(is_unknown[:, component])
-        inverse, null = pseudo_inverse(a[rows, component])
+        # Geounits that are measured alike share one inverse.
+        own = a[rows, component].reshape(rows.size, n * n)
+        alike, code = np.unique(own, axis=0, return_inverse=True)
+        inverse, null = (one[code.reshape(-1)] for one in pseudo_inverse(alike.reshape(-1, n, n)))
         variance[rows, component], diffuse[rows, component] = inverse, null
         mean[np.ix_(rows, np.arange(n), columns)] = inverse @ b[np.ix_(rows, np.arange(n), columns)]
     return LinearEstimates(mean, variance, diffuse)
@@ -142,21 +148,6 @@ def _with_seen(
     return known, a, b
 
 
-def _estimate_from_measurements(
-    a: np.ndarray, b: np.ndarray, components: Components
-) -> LinearEstimates:
-    """Estimates of geounits from measurements alone; equally measured geounits share one
-    inverse.
-    """
-    alike, code = np.unique(a.reshape(len(a), -1), axis=0, return_inverse=True)
-    inverse, null = pseudo_inverse(alike.reshape(-1, *a.shape[1:]))
-    variance, diffuse = inverse[code.reshape(-1)], null[code.reshape(-1)]
-    mean = np.empty_like(b)
-    for component, columns in enumerate(components):
-        mean[:, :, columns] = variance[:, component] @ b[:, :, columns]
-    return LinearEstimates(mean, variance, diffuse)
-
-
 def with_totals(estimates: LinearEstimates, h: np.ndarray, totals: np.ndarray) -> LinearEstimates:
     """Estimates given the exact totals `(N,)`, h'x of the constant coordinate; h is `(n,)`."""
     mean, variance = estimates.mean.copy(), estimates.variance.copy()
@@ -180,54 +171,8 @@ def with_totals(estimates: LinearEstimates, h: np.ndarray, totals: np.ndarray) -
     return LinearEstimates(mean, variance, diffuse)
 
 
-@dataclass(frozen=True, eq=False)
-class Gains:
-    """Response V P + D Q of parts to their wholes, whose `sums` are estimated from the parts alone.
-
-    along, along_diffuse : (N, S, n, n) P and Q of every whole.
-    """
-
-    sums: LinearEstimates
-    components: Components
-    along: np.ndarray
-    along_diffuse: np.ndarray
-
-    @classmethod
-    def of(cls, sums: LinearEstimates, components: Components) -> Gains:
-        """The response, from the sums over the parts."""
-        return cls(sums, components, *whole_gains(sums.variance, sums.diffuse))
-
-    def enter_given(
-        self,
-        into: LinearEstimates,
-        parts: LinearEstimates,
-        rows: np.ndarray,
-        whole: np.ndarray,
-        cells: np.ndarray,
-        wholes: LinearEstimates,
-    ) -> None:
-        """Enter in `into`, initially zero, the estimates of the parts `rows` given the final
-        estimates of the `wholes`; `whole` (N of the rows,) and `cells` as in `LinearEstimates.add`.
-        """
-        mean, distance = parts.mean[rows], wholes.mean[whole] - self.sums.mean[whole]
-        for component, columns in enumerate(self.components):
-            v, d = parts.variance[rows, component], parts.diffuse[rows, component]
-            at = whole, component
-            gain, is_diffuse = v @ self.along[at][:, cells], d.any()
-            if is_diffuse:
-                gain = gain + d @ self.along_diffuse[at][:, cells]
-            mean[:, :, columns] += gain @ distance[:, :, columns]
-            both = self.sums.variance[at] + wholes.variance[at]
-            into.variance[rows, component] = condition_on_total(v, gain, cells, both)
-            if is_diffuse:
-                both = self.sums.diffuse[at] + wholes.diffuse[at]
-                left = condition_on_total(d, gain, cells, both)
-                size = np.abs(d).max(axis=(1, 2), keepdims=True)
-                is_left = np.abs(left) > RELATIVE_LEFT * size
-                into.diffuse[rows, component] = np.where(is_left, left, 0.0)
-        into.mean[rows] = mean
-
-
+Gains = tuple[np.ndarray, np.ndarray]
+"""P and Q (N, S, n, n) of every whole, by which its parts respond with V P + D Q."""
 ROWS_AT_ONCE = 1 << 16
 """Geounits whose estimates are copied together."""
 
@@ -343,8 +288,37 @@ class GroupedEstimates:
             for one in np.unique(number).tolist():
                 chosen = np.flatnonzero(number == one)
                 into = self.groups[one].estimates
-                for name in ("mean", "variance", "diffuse"):
+                for name in ARRAYS:
                     getattr(into, name)[row[chosen]] = getattr(group.estimates, name)[chosen]
+
+    @classmethod
+    def joined(cls, parts: Sequence[GroupedEstimates]) -> GroupedEstimates:
+        """The estimates of runs of geounits, one after the other."""
+        can_have = np.concatenate([part.type_is_possible for part in parts])
+        found, start = cls.zero(parts[0].algebra, can_have), 0
+        for part in parts:
+            found.enter(start, part)
+            start += len(part.type_is_possible)
+        return found
+
+    def to_arrays(self, names: Sequence[str] = ARRAYS) -> dict[str, Any]:
+        """The named arrays of the estimates, as `runs.objects` stores them."""
+        groups = [
+            {"rows": group.rows, "cells": group.cells}
+            | {name: getattr(group.estimates, name) for name in names}
+            for group in self.groups
+        ]
+        return {"can_have": self.type_is_possible, "groups": groups}
+
+    @classmethod
+    def of_arrays(cls, algebra: QueryAlgebra, arrays: Mapping[str, Any]) -> GroupedEstimates:
+        """The estimates from `to_arrays`, with means that are NaN where they were left out."""
+
+        def group(rows: np.ndarray, cells: np.ndarray, **of: np.ndarray) -> Group:
+            none = np.broadcast_to(np.nan, (rows.size, cells.size, algebra.n_coordinates))
+            return Group(rows, cells, LinearEstimates(**{"mean": none} | of))
+
+        return cls(algebra, arrays["can_have"], tuple(group(**own) for own in arrays["groups"]))
 
     def meeting(self, rows: np.ndarray) -> Iterator[tuple[np.ndarray, Group, np.ndarray]]:
         """For each group, the positions in `rows` of its geounits, the group, and their rows in
@@ -406,8 +380,8 @@ class Step:
         """Responses of parts to their wholes, for each group of the sums."""
         if self.known_gains is not None:
             return self.known_gains
-        components = self.sums.algebra.components
-        return tuple(Gains.of(group.estimates, components) for group in self.sums.groups)
+        sums = [group.estimates for group in self.sums.groups]
+        return tuple(whole_gains(of.variance, of.diffuse) for of in sums)
 
     def given(self, wholes: GroupedEstimates) -> GroupedEstimates:
         """Estimates of the parts given the final estimates of the wholes."""
@@ -415,10 +389,45 @@ class Step:
         found = GroupedEstimates.zero(self.parts.algebra, self.parts.type_is_possible)
         for group, gains in zip(self.sums.groups, self.gains, strict=True):
             above = wholes.at(group.rows, group.cells)
+            distance = above.mean - group.estimates.mean
+            variance = group.estimates.variance + above.variance
+            diffuse = group.estimates.diffuse + above.diffuse
+            both = LinearEstimates(distance, variance, diffuse)
             for number, rows, whole, cells in self.parts.parts_of(group, self.whole, n_wholes):
                 part, into = (of.groups[number].estimates for of in (self.parts, found))
-                gains.enter_given(into, part, rows, whole, cells, above)
+                own = part.taken(rows)
+                given = _given_wholes(own, both, gains, whole, cells, found.algebra.components)
+                for name in ARRAYS:
+                    getattr(into, name)[rows] = getattr(given, name)
         return found
+
+
+def _given_wholes(
+    parts: LinearEstimates,
+    both: LinearEstimates,
+    gains: Gains,
+    whole: np.ndarray,
+    cells: np.ndarray,
+    components: Components,
+) -> LinearEstimates:
+    """Estimates of parts given the final estimates of their wholes; `both` are the distance of
+    these from the sums over the parts, and the sums of both's covariances; `whole` and `cells` as
+    in `LinearEstimates.add`.
+    """
+    found, distance = parts.taken(np.arange(whole.size)), both.mean[whole]
+    for component, columns in enumerate(components):
+        v, d = parts.variance[:, component], parts.diffuse[:, component]
+        at = whole, component
+        gain, is_diffuse = v @ gains[0][at][:, cells], d.any()
+        if is_diffuse:
+            gain = gain + d @ gains[1][at][:, cells]
+            left = condition_on_total(d, gain, cells, both.diffuse[at])
+            size = np.abs(d).max(axis=(1, 2), keepdims=True)
+            is_left = np.abs(left) > RELATIVE_LEFT * size
+            found.diffuse[:, component] = np.where(is_left, left, 0.0)
+        found.mean[:, :, columns] += gain @ distance[:, :, columns]
+        found.variance[:, component] = condition_on_total(v, gain, cells, both.variance[at])
+    return found
 
 
 KnownSums = tuple[np.ndarray, np.ndarray]
@@ -480,11 +489,13 @@ def subtree_estimates(
             None at the last geolevel.
     """
     if below is None:
-        before = _unknown(algebra, type_is_possible)
+        before = Group.zeros(algebra, type_is_possible)
     else:
         before = below.sums(np.arange(len(type_is_possible)), type_is_possible)
     groups = []
     for group in before:
+        if below is None:
+            group.estimates.diffuse[:] = np.eye(group.cells.size)
         if measurements:
             a, b = algebra.information(measurements, group.cells, group.rows)
             taken_in = with_measurements(group.estimates, a, b, algebra.components)
@@ -492,13 +503,6 @@ def subtree_estimates(
         groups.append(group)
     found = GroupedEstimates(algebra, type_is_possible, tuple(groups))
     return found if totals is None else found.with_totals(totals)
-
-
-def _unknown(algebra: QueryAlgebra, type_is_possible: np.ndarray) -> Iterator[Group]:
-    """The groups of geounits without measurements below."""
-    for group in Group.zeros(algebra, type_is_possible):
-        group.estimates.diffuse[:] = np.eye(group.cells.size)
-        yield group
 
 
 def _sizes(algebra: QueryAlgebra) -> tuple[int, int]:

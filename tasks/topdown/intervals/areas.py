@@ -191,7 +191,7 @@ def _sum_into_wholes(step: Step, places: list[int], parts: _Parts, n_areas: int)
     for chosen, group, rows in step.sums.meeting(unit):
         gain, at = gains[id(group)], (rows[:, None], places)
         seen = cross[:, chosen][..., group.cells]
-        r = seen[0] @ gain.along[at] + seen[1] @ gain.along_diffuse[at]
+        r = seen[0] @ gain[0][at] + seen[1] @ gain[1][at]
         _add(regression, chosen, r, group.cells)
         for one, s in enumerate((group.estimates.variance, group.estimates.diffuse)):
             both = seen[one] @ r.swapaxes(-1, -2)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from ..estimation.full_information import measured_algebra
 from ..estimation.problem import NO_BOUND, QueryMeasurement
 from ..estimation.query_algebra import QueryAlgebra
 from ..estimation.shard_constraints import sums_of_level
-from ..estimation.spine_estimates import Gains, Group, GroupedEstimates, LinearEstimates, Step
+from ..estimation.spine_estimates import GroupedEstimates, Step
 from ..settings import TopdownSettings
 from ..spine.files import spine_of
 from ..spine.shards import shards_by_geolevel
@@ -276,7 +276,6 @@ def _level(
 FORMAT = 4
 """Version of the stored format; files in another version are made again."""
 _STEPS = ("variance", "diffuse")
-_ALL = ("mean", *_STEPS)
 
 
 def keep_posterior(run: RunDirectory, universe: str, found: RunPosterior) -> Path:
@@ -284,18 +283,18 @@ def keep_posterior(run: RunDirectory, universe: str, found: RunPosterior) -> Pat
     posterior = found.posterior
     facts = {
         "format": FORMAT,
-        "root": _facts(posterior.root, _STEPS),
+        "root": posterior.root.to_arrays(_STEPS),
         "steps": [
             {
-                "parts": _facts(step.parts, _STEPS),
+                "parts": step.parts.to_arrays(_STEPS),
                 "whole": step.whole,
-                "sums": _facts(step.sums, _STEPS),
-                "gains": [(gain.along, gain.along_diffuse) for gain in step.gains],
+                "sums": step.sums.to_arrays(_STEPS),
+                "gains": step.gains,
             }
             for step in posterior.steps
         ],
         "depths": posterior.depth_of_step,
-        "geolevels": [_facts(level, _ALL) for level in found.geolevels],
+        "geolevels": [level.to_arrays() for level in found.geolevels],
         "bounds": [(bound.lower, bound.upper, bound.total) for bound in found.bounds],
         "type_of_cell": found.of_run.type_of_cell,
     }
@@ -321,17 +320,11 @@ def posterior_of(run: RunDirectory, settings: TopdownSettings, universe: str) ->
     levels = RunLevels.of_bounds(settings, universe, spine, bounds, facts["type_of_cell"])
     algebra = levels.algebra
 
-    def estimates(of: Mapping[str, Any]) -> GroupedEstimates:
-        groups = tuple(_group(algebra, **group) for group in of["groups"])
-        return GroupedEstimates(algebra, of["can_have"], groups)
+    estimates = partial(GroupedEstimates.of_arrays, algebra)
 
     def step(of: Mapping[str, Any]) -> Step:
-        sums = estimates(of["sums"])
-        gains = tuple(
-            Gains(group.estimates, algebra.components, *along)
-            for group, along in zip(sums.groups, of["gains"], strict=True)
-        )
-        return Step(estimates(of["parts"]), of["whole"], sums, gains)
+        gains = tuple((along, along_diffuse) for along, along_diffuse in of["gains"])
+        return Step(estimates(of["parts"]), of["whole"], estimates(of["sums"]), gains)
 
     steps = tuple(map(step, facts["steps"]))
     up = SpinePosterior(algebra, estimates(facts["root"]), steps, tuple(facts["depths"]))
@@ -342,30 +335,6 @@ def drop_posterior(run: RunDirectory, universe: str) -> None:
     """Remove the estimates of a universe when they are no longer needed."""
     for path in files_of(_stem(run, universe)):
         path.unlink(missing_ok=True)
-
-
-def _facts(of: GroupedEstimates, names: Sequence[str]) -> dict[str, Any]:
-    """The named arrays of estimates."""
-    groups = [
-        {"rows": group.rows, "cells": group.cells}
-        | {name: getattr(group.estimates, name) for name in names}
-        for group in of.groups
-    ]
-    return {"can_have": of.type_is_possible, "groups": groups}
-
-
-def _group(
-    algebra: QueryAlgebra,
-    rows: np.ndarray,
-    cells: np.ndarray,
-    variance: np.ndarray,
-    diffuse: np.ndarray,
-    mean: np.ndarray | None = None,
-) -> Group:
-    """A group from `_facts`; without means, where steps leave them out."""
-    if mean is None:
-        mean = np.broadcast_to(np.nan, (rows.size, cells.size, algebra.n_coordinates))
-    return Group(rows, cells, LinearEstimates(mean, variance, diffuse))
 
 
 def _stem(run: RunDirectory, universe: str) -> Path:

@@ -76,15 +76,11 @@ def public_plan(settings: TopdownSettings, universes: Sequence[UniversePlan] | N
 
 
 def deciding_files(run: RunDirectory, settings: TopdownSettings) -> list[Path]:
-    """The public files that, with the settings, determine the measurements and their noise.
-
-    Runs with spines of earlier versions have no `spine.arrow`.
-    """
+    """The public files that, with the settings, determine the measurements and their noise."""
     spines = [
         spine_folder(run, universe) / name
         for universe in settings.run.universes
         for name in (GEOUNITS, BLOCKS, ARRAYS, SHARDS)
-        if name != ARRAYS or (spine_folder(run, universe) / name).exists()
     ]
     held = [held_file(run)] if settings.is_held else []
     return [geography_file(run), invariants_file(run), state_totals_file(run), *held, *spines]

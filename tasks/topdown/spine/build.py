@@ -25,16 +25,17 @@ from ....geography.declared import (
     declared_units,
 )
 from ....geography.hierarchy import group_equally, text_column
-from ....geography.levels import OF_THE_SPINE, GeographyRefused
+from ....geography.levels import OF_THE_SPINE, Spine
 from ....geography.rules import (
     GEOLEVEL_ORDER,
     AianRange,
+    GeographyRefused,
     SpineRules,
     block_geolevels,
     declared_geolevels,
     select_aian_areas,
 )
-from ....geography.spine import CONVENTIONAL_DIGITS, Spine, build_spine
+from ....geography.spine import CONVENTIONAL_DIGITS, build_spine
 from ...census.areas import code_columns, joined_codes
 from ...census.census import Census
 from ...census.invariants import (
@@ -60,9 +61,12 @@ def spine_rules(settings: GeographySettings, census: Census) -> SpineRules:
     ranges = tuple(AianRange(**entry.model_dump()) for entry in settings.aian_ranges)
     if settings.aian_areas is not None:
         ranges = select_aian_areas(ranges, settings.aian_areas)
+    columns = {name: category.column for name, category in census.geography.categories.items()}
+    if settings.school_district_column is not None:
+        columns["school_district"] = settings.school_district_column
     return SpineRules(
         aian_ranges=ranges,
-        columns={name: category.column for name, category in census.geography.categories.items()},
+        columns=columns,
         strong_mcd_states=settings.strong_mcd_states,
         fanout_cutoff=settings.fanout_cutoff,
         cut=settings.block_groups,
@@ -70,7 +74,6 @@ def spine_rules(settings: GeographySettings, census: Census) -> SpineRules:
         bypass=settings.bypass,
         bypass_cutoff=None if settings.bypass_cutoff == "none" else settings.bypass_cutoff,
         categories=settings.categories,
-        school_district_column=settings.school_district_column,
     )
 
 

@@ -3,7 +3,11 @@
 `geounits.parquet` and `blocks.parquet` are the spine. `spine.arrow` has the same as it is used, so
 that all workers of a machine share its pages and a shard's task touches only its own geounits: an
 uncompressed Arrow file with a record batch for each geolevel, whose metadata names the digests of
-the other two. It is read while it agrees with them, and they are read without it.
+the other two. It alone is read, while it agrees with them.
+
+`geounits`: geolevel, geocode, parent, plb_share ("p/q"), is_aian, bypassed, n_blocks; one row per
+geounit, root first; the root's parent is the empty text, and the schema's metadata holds the kind
+of spine under "spine". `blocks`: block_geocode and a column of geocodes for each geolevel.
 """
 
 from __future__ import annotations
@@ -14,14 +18,12 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from ....geography.levels import GeographyRefused, Geolevel, Spine
-from ....geography.tables import is_in_order, spine_from_tables, spine_to_tables
+from ....geography.levels import Geolevel, Spine
 from ....geography.texts import texts_of
-from ...runs.charged_files import digest_of, is_left_out
+from ...runs.charged_files import digest_of
 from ...runs.directory import RunDirectory
-from ...runs.errors import refuse_errors
+from ...runs.errors import InputRefused
 from ...runs.files import cache_unchanged, replacing
 from ...runs.stamps import write_parquet
 from ..paths import spine_folder
@@ -48,38 +50,66 @@ _KEY = b"spine"
 
 
 def write_spine(spine: Spine, folder: Path) -> None:
-    """Write `geounits.parquet` and `blocks.parquet`, and then `spine.arrow`.
-
-    The last is left out for a spine whose order differs from the one in which the first two are
-    read.
-    """
-    for name, table in zip((GEOUNITS, BLOCKS), spine_to_tables(spine), strict=True):
-        write_parquet(folder / name, table)
-    if is_in_order(spine):
-        _write_arrays(spine, folder)
+    """Write `geounits.parquet` and `blocks.parquet`, and then `spine.arrow`."""
+    geounits: list[pa.Table] = []
+    blocks = {"block_geocode": pa.array(spine.block_geocode, pa.string())}
+    above = pa.array([""])
+    for level in spine.geolevels:
+        geocode = pa.array(level.geocode, pa.string())
+        share_text = pa.array([str(share) for share in level.plb_shares])
+        columns = {
+            "geolevel": pa.repeat(level.name, len(level)),
+            "geocode": geocode,
+            "parent": above.take(pa.array(np.maximum(level.parent, 0))),
+            "plb_share": share_text.take(pa.array(level.plb_share_code)),
+            "is_aian": pa.array(level.is_aian),
+            "bypassed": pa.array(level.bypassed),
+            "n_blocks": pa.array(level.n_blocks, pa.int64()),
+        }
+        geounits.append(pa.table(columns))
+        blocks[level.name] = geocode.take(pa.array(spine.ancestors(level.name)))
+        above = geocode
+    described = pa.concat_tables(geounits).replace_schema_metadata({"spine": spine.kind})
+    write_parquet(folder / GEOUNITS, described)
+    write_parquet(folder / BLOCKS, pa.table(blocks))
+    _write_arrays(spine, folder)
 
 
 def _files_of_spine(folder: Path) -> list[Path]:
-    """The files that the spine is read from; the arrays first where they are used."""
-    has_arrays = (folder / ARRAYS).exists()
-    has_arrays &= not is_left_out(folder.parent, f"{folder.name}/{ARRAYS}")
-    return [folder / name for name in (*([ARRAYS] if has_arrays else []), GEOUNITS, BLOCKS)]
+    paths = [folder / name for name in (ARRAYS, GEOUNITS, BLOCKS)]
+    for path in paths:
+        if not path.exists():
+            raise InputRefused(f"{path} is missing; put it back, or read the run with version 0.3.")
+    return paths
 
 
 @cache_unchanged(_files_of_spine, at_most=4)
 def read_spine(folder: Path) -> Spine:
-    """Read the spine stored by `write_spine`.
+    """The spine stored by `write_spine`, mapped and read-only.
 
-    The arrays are mapped from `spine.arrow`, and read-only. Where that file is missing, as in runs
-    of earlier versions, or is of other Parquet files, or a run was charged without it, the Parquet
-    files are read into memory. Raises InputRefused where these do not describe one tree whose
-    shares add to 1 on every path.
+    Raises InputRefused where a file is missing, or `spine.arrow` is of other Parquet files.
     """
-    has_arrays = _files_of_spine(folder)[0].name == ARRAYS
-    if has_arrays and (spine := _map_spine(folder)) is not None:
-        return spine
-    with refuse_errors(f"spine/{folder.name}: ", of=GeographyRefused):
-        return spine_from_tables(pq.read_table(folder / GEOUNITS), pq.read_table(folder / BLOCKS))
+    with pa.memory_map(str(folder / ARRAYS)) as source:
+        file = pa.ipc.open_file(source)
+        facts = json.loads(file.schema.metadata[_KEY])
+        batches = [file.get_batch(number) for number in range(file.num_record_batches)]
+    if facts["of"] != _digests(folder):
+        raise InputRefused(
+            f"{folder / GEOUNITS} or {BLOCKS} is not the file that {ARRAYS} was made with; put it "
+            "back, or start a new run."
+        )
+    geolevels = []
+    for entry, batch in zip(facts["geolevels"], batches, strict=True):
+        numbers = {name: batch[name].to_numpy() for name in _SCHEMA.names[1:6]}
+        numbers |= {name: numbers[name].view(bool) for name in ("is_aian", "bypassed")}
+        shares = tuple(Fraction(share) for share in entry["shares"])
+        geocode = texts_of(batch["geocode"])
+        geolevels.append(
+            Geolevel(name=entry["name"], geocode=geocode, plb_shares=shares, **numbers)
+        )
+    blocks = batches[-1]
+    rows = blocks["block_row"].to_numpy()
+    return Spine(facts["kind"], tuple(geolevels), texts_of(blocks["block_geocode"]), rows)
 
 
 def spine_of(run: RunDirectory, universe: str) -> Spine:
@@ -112,28 +142,6 @@ def _write_arrays(spine: Spine, folder: Path) -> None:
                 pa.array(spine.block_row if is_last else np.full(n, -1), pa.int64()),
             ]
             writer.write_batch(pa.record_batch(columns, schema=schema))
-
-
-def _map_spine(folder: Path) -> Spine | None:
-    """The spine of `spine.arrow`; None if it is of other Parquet files."""
-    with pa.memory_map(str(folder / ARRAYS)) as source:
-        file = pa.ipc.open_file(source)
-        facts = json.loads(file.schema.metadata[_KEY])
-        if facts["of"] != _digests(folder):
-            return None
-        batches = [file.get_batch(number) for number in range(file.num_record_batches)]
-    geolevels = []
-    for entry, batch in zip(facts["geolevels"], batches, strict=True):
-        numbers = {name: batch[name].to_numpy() for name in _SCHEMA.names[1:6]}
-        numbers |= {name: numbers[name].view(bool) for name in ("is_aian", "bypassed")}
-        shares = tuple(Fraction(share) for share in entry["shares"])
-        geocode = texts_of(batch["geocode"])
-        geolevels.append(
-            Geolevel(name=entry["name"], geocode=geocode, plb_shares=shares, **numbers)
-        )
-    blocks = batches[-1]
-    rows = blocks["block_row"].to_numpy()
-    return Spine(facts["kind"], tuple(geolevels), texts_of(blocks["block_geocode"]), rows)
 
 
 def _digests(folder: Path) -> dict[str, str]:
