@@ -15,10 +15,9 @@ from pathlib import Path
 
 from spineflow.flows.replicates import run_under_seed
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.trips.accuracy import level_errors
 from spineflow.tasks.trips.ingest.files import read_plan, read_truth
 from spineflow.tasks.trips.product import TRIPS as PRODUCT
-from spineflow.tasks.trips.release import false_cells, released_level
+from spineflow.tasks.trips.release import false_cells, level_errors, released_level
 
 from benchmarks.public_persons import TRIPS
 

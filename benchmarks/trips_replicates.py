@@ -8,7 +8,6 @@ from __future__ import annotations
 import numpy as np
 from spineflow.tasks.noise.distributions import RandomSource
 from spineflow.tasks.noise.draws import UnchargedNoise
-from spineflow.tasks.trips.accuracy import level_errors
 from spineflow.tasks.trips.estimation.estimate import (
     ROOT,
     MeasuredTree,
@@ -20,6 +19,7 @@ from spineflow.tasks.trips.estimation.estimate import (
 from spineflow.tasks.trips.ingest.ingest import check_input
 from spineflow.tasks.trips.measurement import all_nodes, listed_leaves, with_noise
 from spineflow.tasks.trips.plan import Plan
+from spineflow.tasks.trips.release import level_errors
 from spineflow.tasks.trips.settings import TripsMechanism, TripsSettings
 from spineflow.tasks.trips.tree import NodeCounts, TrueTree, sum_by_key
 

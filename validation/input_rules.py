@@ -101,9 +101,8 @@ def unknown_code(column: str) -> str:
 
 
 SIZE_RULES = _declared("group_sizes")
-"""Rules of group sizes: of the hierarchy `regions`, in the order of checking; `numbers`, of a table
-of public numbers of groups by region; and that the number of groups is the declared one, `total`,
-or that of every region, `numbers_by_region`."""
+"""Rules of group sizes: of the hierarchy `regions`, in the order of checking; and `total`, that the
+number of groups is the declared one."""
 
 _TOP_CODE = (
     "set mechanism.top_coded = true, which counts larger ones with the largest size at no more "

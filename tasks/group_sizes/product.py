@@ -10,12 +10,19 @@ from ..products.comparison import read_errors
 from ..products.plan import Plan
 from ..products.product import Accuracy, Checks, Figures, Product, Rules, Words
 from ..runs.directory import RunDirectory
-from .accuracy import FIGURES, KEYS, facts_of_run, write_accuracy
 from .ingest.read import GroupInput, check_groups, read_plan
 from .ingest.read import plan_of as levels_of
 from .measurement import plan_of
 from .plan import UNIVERSE
-from .release import aggregate_by_level, report, settings_of_release
+from .release import (
+    FIGURES,
+    KEYS,
+    aggregate_by_level,
+    facts_of_run,
+    report,
+    settings_of_release,
+    write_accuracy,
+)
 from .settings import GroupSizesSettings
 
 

@@ -1,4 +1,4 @@
-"""The released tables of group sizes, and the public report of a run.
+"""The released tables of group sizes, their errors, and the public report of a run.
 
 `group_sizes` (level, region, size, count) has a row for every size of every region, also where the
 count is 0; `group_totals` (level, region, groups) adds them up. Both as Parquet and as
@@ -8,7 +8,8 @@ A release can be the truth of a simulation of its expected errors: run again on 
 of groups, with fresh noise, the mechanism is off by about as much as the release itself is. Nothing
 confidential is read, and nothing spent.
 
-The report shows errors against the input for inputs that are not confidential, and only for those.
+Errors against the confidential truth are confidential too; the report shows them for inputs that
+are not confidential, and only for those.
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ..pages.document import Cell, Document, Table
-from ..products.comparison import errors_table
+from ..products.budget import Cost
+from ..products.comparison import errors_table, write_errors
 from ..products.plan import Plan
 from ..products.reports import first_rows, report_document
 from ..runs.directory import RunDirectory
 from ..runs.stamps import RowsForm, write_rows
 from .estimation.estimate import estimated_counts
-from .ingest.read import exact_level, read_plan, read_regions
+from .ingest.read import exact_level, read_plan, read_regions, true_counts
 from .ingest.regions import RegionHierarchy
 from .plan import regions_file
 from .settings import GeographySettings, GroupSizesSettings, GroupTables, Invariants
@@ -129,6 +131,44 @@ def settings_of_release(
             "mechanism": settings.mechanism.model_copy(update=mechanism),
         }
     )
+
+
+KEYS = ("level",)
+FIGURES = {
+    "absolute_error": "absolute error, summed over the regions and sizes of a level",
+    "error_per_region": "the same for a region, on average",
+}
+
+
+def write_accuracy(run: RunDirectory, _settings: GroupSizesSettings) -> None:
+    """Write the errors by level and size to the confidential folder of the run."""
+    plan, hierarchy = read_plan(run), read_regions(run)
+    counts = estimated_counts(run, plan, hierarchy), true_counts(run, hierarchy, plan)
+    frames = [
+        pd.DataFrame(
+            {
+                "level": name,
+                "size": np.arange(plan.smallest_size, plan.largest_size + 1),
+                "regions": len(truth),
+                "groups": truth.sum(axis=0),
+                "absolute_error": np.abs(estimated - truth).sum(axis=0),
+            }
+        )
+        for name, estimated, truth in zip(hierarchy.names, *counts, strict=True)
+    ]
+    write_errors(run, pa.Table.from_pandas(pd.concat(frames), preserve_index=False))
+
+
+def facts_of_run(run: RunDirectory, _settings: GroupSizesSettings) -> dict[str, str]:
+    """Description of a run in words."""
+    plan = read_plan(run)
+    return {
+        "mechanism": plan.mechanism,
+        "calibration": plan.calibration,
+        "loss": Cost(plan.universe).in_words,
+        "neighbours": "bounded" if plan.bounded else "unbounded",
+        "sizes": f"{plan.smallest_size} to {plan.largest_size}",
+    }
 
 
 def report(

@@ -77,9 +77,6 @@ class Invariants(Section):
     level: str | None = None
     """The numbers of groups of the regions of this level, and above, are public as they are in the
     input; None is the finest level for census tables, and the total alone otherwise."""
-    numbers: FilePath | None = None
-    """Table with columns region, groups: the public numbers of the regions of that level, which the
-    input is then checked against."""
 
 
 class GeographySettings(Section):
@@ -187,18 +184,10 @@ class GroupSizesSettings(ProductSettings):
                 "invariants.groups is not for census tables, whose housing units and facilities "
                 "are invariant; leave it out"
             )
-        if self.invariants.numbers is not None:
-            if self.invariants.level is None:
-                refuse("invariants.numbers needs invariants.level, the level of its regions")
-            if self.invariants.groups is not False:
-                refuse(
-                    "invariants.numbers says how many groups there are; remove invariants.groups"
-                )
-        elif not is_census and self.invariants.groups is False:
+        if not is_census and self.invariants.groups is False:
             refuse(
                 "the mechanisms state the number of groups exactly, so it must be public: declare "
-                "it with invariants.groups = true, or give the number there, or numbers by region "
-                "with invariants.numbers"
+                "it with invariants.groups = true, or give the number there"
             )
         if self.invariants.level is not None and mechanism.name not in (None, *KEEP_ROWS):
             refuse(

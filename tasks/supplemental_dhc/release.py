@@ -1,25 +1,30 @@
-"""The released file of the supplemental tables, and the public report of a run.
+"""The released file of the supplemental tables, its errors, and the public report of a run.
 
 The file has all rows of the tables, level by level, as Parquet and as text. Errors against the
-input are shown for inputs that are not confidential, and only for those.
+confidential truth are confidential too; reports show them for inputs that are not confidential, and
+only for those.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ..pages.document import Document, Table
-from ..products.comparison import errors_table
+from ..products.budget import Cost
+from ..products.comparison import errors_table, write_errors
 from ..products.plan import Plan
 from ..products.reports import first_rows, report_document
 from ..runs.directory import RunDirectory
 from ..runs.stamps import write_rows
-from .estimation import SCHEMA, TITLES
-from .ingest.ingest import read_areas
-from .plan import UNIVERSE, measure_of
+from .estimation import ROWS, SCHEMA, TITLES, values_of_level
+from .ingest.ingest import read_areas, read_plan, true_counts
+from .plan import UNIVERSE, answers_of, measure_of
 from .settings import SupplementalDhcSettings
 
 SUPPLEMENTAL_DHC = "supplemental_dhc"
@@ -48,6 +53,56 @@ FIGURES = {
     "covered": "share of true values within the intervals",
 }
 """Columns of the errors of a run, as comparisons of runs show them, too: keys, figures in words."""
+
+
+def write_accuracy(run: RunDirectory, _settings: SupplementalDhcSettings) -> None:
+    """Write the errors by table, level and iteration to the confidential folder of the run.
+
+    True values are the measured counts without noise, after truncation. Averages over no households
+    are skipped. Columns: table, level, iteration, kind ("count" or "average"), rows, rmse,
+    rmse_noisy (of the noisy values themselves, where there are any), covered (share within the
+    interval).
+    """
+    rows = released_rows(run).to_pandas()
+    rows["truth"] = true_values(run, rows)
+    averages = {row.table for row in ROWS if row.of is not None}
+    rows["kind"] = np.where(rows["table"].isin(averages), "average", "count")
+    rows = rows[rows["truth"].notna() & rows["estimate"].notna()]
+    error, noisy = rows["estimate"] - rows["truth"], rows["noisy"] - rows["truth"]
+    slack = 1e-3
+    inside = (rows["low"] - slack <= rows["truth"]) & (rows["truth"] <= rows["high"] + slack)
+    frame = rows.assign(square=error**2, square_noisy=noisy**2, covered=inside)
+    found = frame.groupby([*KEYS, "kind"], sort=False).agg(
+        rows=("square", "size"),
+        rmse=("square", lambda values: float(np.sqrt(values.mean()))),
+        rmse_noisy=("square_noisy", lambda values: float(np.sqrt(values.mean()))),
+        covered=("covered", "mean"),
+    )
+    table = pa.Table.from_pandas(found.reset_index(), preserve_index=False)
+    write_errors(run, table)
+
+
+def true_values(run: RunDirectory, rows: pd.DataFrame) -> np.ndarray:
+    """The true value of every released row, NaN for an average over no households."""
+    plan, areas = read_plan(run), read_areas(run)
+    exact = replace(plan, measures=tuple(replace(own, noise=None) for own in plan.measures))
+    found: dict[tuple[str, str, str, str, int], float] = {}
+    for level, regions in areas.regions.items():
+        values = answers_of(plan, level, true_counts(run, areas, level))
+        for row, region, code, value, _ in values_of_level(exact, level, regions, values):
+            found[row.table, level, region, code, row.number] = np.nan if value is None else value
+    keys = rows[["table", "level", "region", "iteration", "cell"]].itertuples(index=False)
+    return np.array([found[tuple(key)] for key in keys], dtype=float)
+
+
+def facts_of_run(run: RunDirectory, settings: SupplementalDhcSettings) -> dict[str, str]:
+    """Description of a run in words."""
+    return {
+        "loss": Cost(read_plan(run)).in_words,
+        "levels": ", ".join(settings.geography.levels),
+        "tau": ", ".join(f"{name} {tau}" for name, tau in settings.taus.items()),
+    }
+
 
 COLUMNS = ("table", "level", "region", "iteration", "label", "low", "high", "estimate")
 """Columns of the released rows on the front page."""

@@ -20,21 +20,23 @@ from ..products.product import (
     count_released_rows,
 )
 from ..runs.directory import RunDirectory
-from .accuracy import ACCURACY, facts_of_run, write_accuracy
 from .charge import measurement_files, plan_of
 from .ingest.files import read_plan, read_tree
 from .ingest.ingest import AcceptedTrips, check_input, refuse_delta_of
 from .plan import leaves_file, make_plan
 from .release import (
+    ACCURACY,
     FIGURES,
     KEYS,
     RANGE_QUERIES,
     conversion_sentence,
     delta_warning,
+    facts_of_run,
     false_cells,
     n_trips,
     report,
     settings_of_release,
+    write_accuracy,
 )
 from .settings import TripsSettings
 

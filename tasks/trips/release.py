@@ -47,7 +47,12 @@ A noisy count cannot distinguish a cell without trips from one with far fewer th
 deviation of the noise. Both are counted here, so that this is an upper estimate, and near the truth
 where cells have no trips or many. Only noisy counts and the releases from them are read.
 
-The report shows errors against the input for inputs that are not confidential, and only for those.
+*Errors against the confidential truth* are confidential too; the report shows them for inputs that
+are not confidential, and only for those. For every level: the largest and the mean absolute error,
+the share of released nodes that are empty in truth (false discovery rate) and the share of nodes
+with trips that were not released (false negative rate), in percent, and the bound that holds. For
+estimates that combine all levels also their bias: the mean error of the least-squares estimates of
+the measured nodes, before the integer pass, caused by selecting nodes by noisy counts.
 """
 
 from __future__ import annotations
@@ -66,19 +71,27 @@ import pyarrow.parquet as pq
 
 from ..pages.document import Block, Document, Table
 from ..pages.template import parts_of
-from ..products.comparison import errors_table
+from ..products.budget import Cost
+from ..products.comparison import errors_table, write_errors
 from ..products.plan import Plan
 from ..products.reports import first_rows, report_document
 from ..runs.directory import RunDirectory
-from ..runs.errors import InputRefused
 from ..runs.files import NOT_PRIVATE, replacing
 from ..runs.stamps import stamp_at
-from .ingest.files import RunTree, read_plan, read_tree
+from .estimation.estimate import measured_tree
+from .ingest.files import RunTree, read_plan, read_tree, read_truth
 from .measurement import ROWS_PER_GROUP, node_columns, node_keys, read_nodes
 from .plan import Plan as TreePlan
 from .plan import estimates_file, largest_leaf_counts, measured_file
-from .settings import GAUSSIAN_LEAVES, INFTDA, STABILITY_HISTOGRAM, TDA_CHEBYSHEV, TripsSettings
-from .tree import NodeCounts, Tree, sum_by_key
+from .settings import (
+    FULL_INFORMATION,
+    GAUSSIAN_LEAVES,
+    INFTDA,
+    STABILITY_HISTOGRAM,
+    TDA_CHEBYSHEV,
+    TripsSettings,
+)
+from .tree import NodeCounts, Tree, TrueTree, sum_by_key
 
 TABLE = "trips"
 RANGE_QUERIES = "range_queries.parquet"
@@ -171,16 +184,7 @@ def _write(stem: Path, tables: Sequence[pa.Table]) -> None:
 
 
 def settings_of_release(run: RunDirectory, settings: TripsSettings, folder: Path) -> TripsSettings:
-    """Settings of the same mechanism on a finished run's release.
-
-    Raises InputRefused where the values in the input are the areas: a release lacks those without
-    a count.
-    """
-    if settings.input.areas is None:
-        raise InputRefused(
-            f"{run.root}: its areas are the values in its input, which a release need not have; "
-            "errors can be expected where input.areas lists them."
-        )
+    """Settings of the same mechanism on a finished run's release."""
     which = "trips" if settings.input.trips is not None else "table"
     own = {which: str(run.release / "trips.parquet"), "count": "count", "person": None}
     privacy = {"excess_trips": "refused"}
@@ -335,6 +339,65 @@ FIGURES = {
     "false_negative_percent": "nodes with trips that are not released, %",
 }
 """Columns of the errors of a run, as comparisons of runs show them, too: keys, figures in words."""
+
+
+ACCURACY = "trips_accuracy.parquet"
+"""Errors of a run, in its confidential folder."""
+
+
+def write_accuracy(run: RunDirectory, settings: TripsSettings) -> None:
+    """Write the errors of a released run into the confidential folder."""
+    plan, truth = read_plan(run), read_truth(run)
+    rows = []
+    bounds = {
+        "theorem_4_bound": theorem_4(plan),
+        "proposition_1_bound": proposition_1(plan, truth.leaves.total),
+    }
+    biases = selection_bias(run, plan, truth) if plan.mechanism == FULL_INFORMATION else None
+    for level in range(plan.tree.depth + 1):
+        released = released_level(run.release, plan.tree, level)
+        row = {"level": level, "areas": plan.tree.level_name(level)}
+        row |= level_errors(truth.levels[level], released)
+        row |= {name: None if own is None else own[level] for name, own in bounds.items()}
+        row["bias"] = None if biases is None else biases[level]
+        rows.append(row)
+    write_errors(run, pa.Table.from_pylist(rows), ACCURACY)
+
+
+def level_errors(truth: NodeCounts, released: NodeCounts) -> dict[str, float]:
+    """Errors of one level; nodes that are empty in both count for nothing."""
+    keys = np.union1d(truth.keys, released.keys)
+    true, found = truth.counts_of(keys), released.ascending.counts_of(keys)
+    error = np.abs(found - true)
+    return {
+        "max_absolute_error": int(error.max(initial=0)),
+        "mean_absolute_error": float(error.mean()) if keys.size else 0.0,
+        "false_discovery_percent": _percent((true == 0) & (found > 0), found > 0),
+        "false_negative_percent": _percent((true > 0) & (found <= 0), true > 0),
+    }
+
+
+def selection_bias(run: RunDirectory, plan: TreePlan, truth: TrueTree) -> list[float]:
+    """Mean error per level of the least-squares estimates of all measured nodes."""
+    measured = measured_tree(run, plan)
+    errors = [
+        estimates - level.counts_of(keys)
+        for estimates, level, keys in zip(
+            measured.combined(), truth.levels, measured.keys, strict=True
+        )
+    ]
+    return [round(float(error.mean()), 6) if error.size else 0.0 for error in errors]
+
+
+def _percent(part: np.ndarray, whole: np.ndarray) -> float:
+    return 100.0 * int(part.sum()) / int(whole.sum()) if whole.any() else 0.0
+
+
+def facts_of_run(run: RunDirectory, settings: TripsSettings) -> dict[str, str]:
+    """Description of a run in words."""
+    plan = read_plan(run)
+    loss = Cost(plan.universe(settings.report_delta)).in_words
+    return {"mechanism": plan.mechanism, "loss": loss}
 
 
 def report(

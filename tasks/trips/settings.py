@@ -109,17 +109,15 @@ class TripsInput(InputSettings):
     )
     person: str | None = None
     """Column of persons, by which privacy.trips_per_person is checked or enforced."""
-    areas: FilePath | None = Field(
-        default=None, title="Areas", description="Table with level, area, parent."
-    )
+    areas: FilePath = Field(title="Areas", description="Table with level, area, parent.")
     destination_areas: FilePath | None = None
     """Areas of destinations; if omitted, those of origins."""
     table: FilePath | None = None
     """Table with a column for each level of a tree, and counts."""
     levels: tuple[str, ...] = ()
     """Columns of `table`, coarsest first."""
-    public_levels: bool = False
-    """The values that occur in the level columns are declared public."""
+
+    FORMER = {"public_levels": False}
 
     @property
     def ends(self) -> tuple[str, str]:
@@ -284,23 +282,21 @@ class TripsSettings(ProductSettings):
                 self.privacy.trips_per_person > 1,
                 "privacy.trips_per_person",
             ),
-            "input.public_levels": (self.input.confidential, "confidential input"),
         }
 
     def _refuse_input(self, refuse: Refuse) -> None:
         given = self.input
-        pair = {"origin": given.origin, "destination": given.destination, "areas": given.areas}
+        pair = {"origin": given.origin, "destination": given.destination}
         if (given.trips is None) == (given.table is None):
             refuse(
-                "input must name either trips, with origin, destination and areas, or a table, "
-                "with levels"
+                "input must name either trips, with origin and destination, or a table, with levels"
             )
         if given.trips is not None:
             missing = [name for name, value in pair.items() if value is None]
             if missing:
                 refuse(f"input.{missing[0]} is missing; input.trips needs it")
-            if given.levels or given.public_levels:
-                refuse("input.levels and input.public_levels go with input.table; remove them")
+            if given.levels:
+                refuse("input.levels goes with input.table; remove it")
         else:
             if given.origin or given.destination or given.destination_areas:
                 refuse(
@@ -309,13 +305,6 @@ class TripsSettings(ProductSettings):
                 )
             if not given.levels:
                 refuse("input.levels is missing; list the columns of input.table, coarsest first")
-            if given.areas is None and given.confidential and not given.public_levels:
-                refuse(
-                    "input.areas is missing: the values of the levels decide the measurements, "
-                    "so list them there, or declare them public with input.public_levels = true"
-                )
-            if given.areas is not None and given.public_levels:
-                refuse("input.areas lists the values of the levels; remove input.public_levels")
         names = [*given.levels, given.origin, given.destination, given.count, given.person]
         named = [name for name in names if name is not None]
         for name in named:

@@ -63,7 +63,7 @@ from .regions import (
     sorted_hierarchy,
     write_hierarchy,
 )
-from .tables import count_records, count_sizes, read_numbers
+from .tables import count_records, count_sizes
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def check_groups(settings: GroupSizesSettings) -> InputCheck[GroupInput]:
     if settings.input.kind == "census":
         return _check_census(settings)
     kind, tally = settings.input.kind, ValueTally()
-    files = _files(settings)
+    files = single_files(settings.input.paths())
     read: list[Outcome] = []
     try:
         hierarchy = read_hierarchy(files["regions"][0], tally)
@@ -140,7 +140,6 @@ def check_groups(settings: GroupSizesSettings) -> InputCheck[GroupInput]:
     declared = settings.invariants.groups
     if tally.are_met(tally.rules) and not isinstance(declared, bool):
         tally.count(SIZE_RULES.one("total", table=kind), counts.sum() != declared)
-    _check_declared_numbers(settings, hierarchy, counts, kind, tally, read)
     smallest, columns = settings.smallest_size, raw.columns()
     accepted = GroupInput(hierarchy, counts, smallest_size=smallest, raw=columns)
     return tally.checked(tally.rules, files, read, lambda: accepted)
@@ -148,7 +147,7 @@ def check_groups(settings: GroupSizesSettings) -> InputCheck[GroupInput]:
 
 def public_hierarchy(settings: GroupSizesSettings) -> RegionHierarchy:
     """The hierarchy alone, from the file of regions or the geography table; raises InputRefused."""
-    files, tally = _files(settings), ValueTally()
+    files, tally = single_files(settings.input.paths()), ValueTally()
     with refuse_unreadable():
         if settings.input.kind == "census":
             blocks = read_blocks(settings.input.paths()["geography"])
@@ -157,12 +156,6 @@ def public_hierarchy(settings: GroupSizesSettings) -> RegionHierarchy:
     if hierarchy is None:
         raise refusal(tally.findings(tally.rules, files))
     return hierarchy
-
-
-def _files(settings: GroupSizesSettings) -> dict[str, tuple[InputFile, ...]]:
-    """The files that the settings name, by table."""
-    numbers = settings.invariants.numbers
-    return single_files(settings.input.paths() | ({"numbers": numbers} if numbers else {}))
 
 
 def public_plan(settings: GroupSizesSettings) -> Plan:
@@ -276,27 +269,6 @@ def _counts(
     return count_records(file, regions, sizes, quantity, tally, is_top_coded=is_top_coded, raw=raw)
 
 
-def _check_declared_numbers(
-    settings: GroupSizesSettings,
-    hierarchy: RegionHierarchy,
-    counts: sparse.csr_array,
-    table: str,
-    tally: ValueTally,
-    read: list[Outcome],
-) -> None:
-    """Compare the numbers of groups by region with the declared numbers, if there are any."""
-    files, level = _files(settings).get("numbers"), exact_level(settings, hierarchy)
-    if files is None or level is None or not tally.are_met(tally.rules):
-        return
-    depth = hierarchy.names.index(level)
-    with refuse_unreadable():
-        numbers = read_numbers(files[0], hierarchy.levels[depth].codes, tally)
-    read.append(readable("numbers", True))
-    if numbers is not None:
-        found = hierarchy.sum_up(counts.sum(axis=1))[depth]
-        tally.count(SIZE_RULES.one("numbers_by_region", table=table), (found != numbers).sum())
-
-
 def _check_census(settings: GroupSizesSettings) -> InputCheck[GroupInput]:
     check = CefTables.of(CENSUS, {"units": UNITS}, settings.input.paths()).check()
     if check.result is None:
@@ -313,10 +285,8 @@ def _check_census(settings: GroupSizesSettings) -> InputCheck[GroupInput]:
         n_blocks=hierarchy.n_leaves,
         n_cells=largest + 1,
     )
-    read: list[Outcome] = []
-    _check_declared_numbers(settings, hierarchy, counts, "units", tally, read)
-    accepted, outcomes = GroupInput(hierarchy, counts, result), (*check.outcomes, *read)
-    found = tally.checked(tally.rules, _files(settings), outcomes, lambda: accepted)
+    accepted, files = GroupInput(hierarchy, counts, result), single_files(settings.input.paths())
+    found = tally.checked(tally.rules, files, check.outcomes, lambda: accepted)
     return replace(found, files=check.files)
 
 

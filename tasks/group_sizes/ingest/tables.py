@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from scipy import sparse
 
-from ....validation.input_rules import SIZE_RULES, record_rules, size_rules
+from ....validation.input_rules import record_rules, size_rules
 from ....validation.rules import Value
 from ...census.counting import RawColumns
 from ...census.histograms import block_histogram
@@ -28,7 +28,6 @@ RECORDS: Mapping[str, Kind] = {
     "region": "key",
     "quantity": "number",
 }
-NUMBERS: Mapping[str, Kind] = {"region": "key", "groups": "number"}
 """Columns of the tables, by their kinds."""
 NOT_A_NUMBER = -1
 
@@ -140,29 +139,6 @@ def count_records(
         n_blocks=len(regions),
         n_cells=largest - smallest + 1,
     )
-
-
-def read_numbers(file: InputFile, regions: np.ndarray, tally: ValueTally) -> np.ndarray | None:
-    """Public numbers of groups (n_regions,) of a table with columns region, groups.
-
-    None if a region is unknown, missing or there twice, or a number is invalid. Raises
-    UnreadableInput for a file that cannot be read.
-    """
-    known, once, valid = SIZE_RULES.of("numbers")
-    index = KeyIndex(pa.array(regions, pa.string()))
-    file = file.with_columns(NUMBERS)
-    batches = list(read_batches(file, Selection(tuple(NUMBERS))))
-    position = np.concatenate([index.positions_by_value(batch["region"]) for batch in batches])
-    groups = np.concatenate([_numbers(batch, "groups") for batch in batches])
-    times = np.bincount(position[position >= 0], minlength=len(regions))
-    tally.count(known, (position < 0).sum())
-    tally.count(once, (times != 1).sum())
-    tally.look_at(valid, _counts(groups))
-    if not tally.are_met((known, once, valid)):
-        return None
-    ordered = np.empty(len(regions), dtype=np.int64)
-    ordered[position] = groups
-    return ordered
 
 
 def _numbers(batch: Batch, name: str) -> np.ndarray:

@@ -30,10 +30,11 @@ COUNT = "count"
 
 
 @dataclass(frozen=True)
-class ReleaseColumn:
-    """A column of the released table: the codes of a dimension at one depth.
+class PlaceColumn:
+    """A column of the input, and of the released table: the codes of a dimension at one depth.
 
-    `is_integer` records whether the input's column held integers, as the release's then does.
+    A row's place in a dimension is its finest column. `is_integer` records whether the input's
+    column held integers, as the release's then does.
     """
 
     name: str
@@ -44,11 +45,11 @@ class ReleaseColumn:
 
 @dataclass(frozen=True, eq=False)
 class RunTree:
-    """The public facts of a run's input: the tree, the release's columns, an invariant total."""
+    """The public facts of a run's input: the tree, the columns of places, an invariant total."""
 
     tree: Tree
-    columns: tuple[ReleaseColumn, ...]
-    total: int | None
+    columns: tuple[PlaceColumn, ...]
+    total: int | None = None
 
 
 def write_tree(run: RunDirectory, run_tree: RunTree) -> None:
@@ -91,7 +92,7 @@ def read_tree(run: RunDirectory) -> RunTree:
         dimensions.append(Hierarchy(levels, name))
     return RunTree(
         Tree(tuple(dimensions), tuple(facts["refined"])),
-        tuple(ReleaseColumn(**column) for column in facts["columns"]),
+        tuple(PlaceColumn(**column) for column in facts["columns"]),
         facts["total"],
     )
 

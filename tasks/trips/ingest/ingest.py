@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
 
 from ....validation.expectations import readable
 from ....validation.input_rules import TRIP_RULES, place_rule
+from ....validation.rules import Rule
 from ...ledger.charging import random_choice_source
 from ...ledger.identity import store_identity
 from ...ledger.recognition import (
@@ -34,39 +35,23 @@ from ...tables.findings import (
 from ...tables.sources import single_files
 from ...tables.value_tallies import ValueTally
 from ..plan import UNIVERSE, Plan, make_plan
-from ..settings import TripsInput, TripsSettings
-from ..tree import Hierarchy, NodeCounts, Tree, column_tree, od_tree
-from .files import ReleaseColumn, RunTree, write_leaves, write_plan, write_tree
-from .tables import (
-    PlaceColumn,
-    check_contributions,
-    column_levels,
-    count_leaves,
-    hierarchy_of_areas,
-    observed_levels,
-)
+from ..settings import TripsSettings
+from ..tree import NodeCounts, Tree, column_tree, od_tree
+from .files import PlaceColumn, RunTree, write_leaves, write_plan, write_tree
+from .tables import check_contributions, column_levels, count_leaves, hierarchy_of_areas
 
 ORIGIN, DESTINATION = "origin", "destination"
 
 
 @dataclass(frozen=True, eq=False)
-class Shape:
-    """The public shape of a run: its tree, and the columns that place a row."""
-
-    tree: Tree
-    places: tuple[PlaceColumn, ...]
-
-
-@dataclass(frozen=True, eq=False)
 class AcceptedTrips:
-    """An input that breaks no rule, and the columns that its release will have.
+    """An input that breaks no rule.
 
     `leaves` are those to measure, `whole` those of the table, including dropped trips: by these the
     ledger recognises it, whichever trips are dropped.
     """
 
-    shape: Shape
-    columns: tuple[ReleaseColumn, ...]
+    shape: RunTree
     leaves: NodeCounts
     whole: NodeCounts
 
@@ -88,16 +73,16 @@ def public_plan(settings: TripsSettings) -> Plan:
     return make_plan(settings, public_shape(settings).tree)
 
 
-def public_shape(settings: TripsSettings) -> Shape:
-    """The shape of a run from its areas alone; raises InputRefused if they break a rule."""
+def public_shape(settings: TripsSettings) -> RunTree:
+    """The tree of a run from its areas alone; raises InputRefused if they break a rule."""
     evidence = ValueTally()
     with_counts = not settings.input.confidential
     with refuse_unreadable(with_counts=with_counts):
-        shape = _read_shape(settings, evidence)
-    if shape is None:
-        found = evidence.findings(evidence.rules, single_files(settings.input.paths()))
-        raise refusal(found, with_counts=with_counts)
-    return shape
+        found = _read_shape(settings, evidence)
+    if found is None:
+        faults = evidence.findings(evidence.rules, single_files(settings.input.paths()))
+        raise refusal(faults, with_counts=with_counts)
+    return found[0]
 
 
 def ingest_input(run: RunDirectory, settings: TripsSettings) -> None:
@@ -114,7 +99,7 @@ def ingest_input(run: RunDirectory, settings: TripsSettings) -> None:
     write_leaves(run, leaves)
     write_plan(run, make_plan(settings, tree))
     total = leaves.total if settings.contribution.has_invariant_total else None
-    write_tree(run, RunTree(tree, found.columns, total))
+    write_tree(run, replace(found.shape, total=total))
 
 
 def refuse_delta_of(settings: TripsSettings, n_trips: int) -> None:
@@ -173,16 +158,14 @@ def _record_column(
 
 def _read_all(settings: TripsSettings, evidence: ValueTally) -> AcceptedTrips | None:
     """Valid content of the files; None if the areas break a rule."""
-    shape = _read_shape(settings, evidence)
-    if shape is None:
+    found = _read_shape(settings, evidence)
+    if found is None:
         return None
-    given = settings.input
+    given, (shape, rules) = settings.input, found
     table = "trips" if given.trips is not None else "table"
     (file,) = single_files(given.paths())[table]
-    counted = count_leaves(
-        file, shape.tree, shape.places, given.count, evidence, person=given.person
-    )
-    leaves, trips = counted.leaves, counted.persons
+    whole, trips, integers = count_leaves(file, shape, rules, given.count, evidence, given.person)
+    leaves = whole
     if trips is not None and given.person is not None:
         contribution, drops = settings.contribution, settings.privacy.excess_trips == "dropped"
         check_contributions(trips, table, given.person, contribution, evidence, drops=drops)
@@ -191,27 +174,25 @@ def _read_all(settings: TripsSettings, evidence: ValueTally) -> AcceptedTrips | 
             leaves = trips.sample_trips(
                 contribution.trips, source, are_distinct=contribution.are_distinct
             )
-    released = tuple(
-        ReleaseColumn(
-            place.column, place.dimension, place.depth, place.column in counted.integer_columns
-        )
-        for place in shape.places
-    )
-    return AcceptedTrips(shape, released, leaves, counted.leaves)
+    columns = tuple(replace(own, is_integer=own.name in integers) for own in shape.columns)
+    return AcceptedTrips(replace(shape, columns=columns), leaves, whole)
+
+
+Shape = tuple[RunTree, dict[str, Rule]]
+"""The tree of a run, and for every column of places the rule that is broken where it names none."""
 
 
 def _read_shape(settings: TripsSettings, evidence: ValueTally) -> Shape | None:
-    if settings.input.trips is not None:
-        return _od_shape(settings, evidence)
-    return _table_shape(settings.input, evidence)
+    """The tree that the areas make; None if they break a rule."""
+    return (_od_shape if settings.input.trips is not None else _table_shape)(settings, evidence)
 
 
 def _od_shape(settings: TripsSettings, evidence: ValueTally) -> Shape | None:
     given = settings.input
     key = "destination_areas" if given.destination_areas is not None else "areas"
-    files = single_files(given.paths())
+    files = {name: files[0] for name, files in single_files(given.paths()).items()}
     found = {
-        name: area_levels(read_area_rows(files[name][0], "area"), name, evidence)
+        name: area_levels(read_area_rows(files[name], "area"), name, evidence)
         for name in dict.fromkeys(("areas", key))
     }
     levels, destination_levels = found["areas"], found[key]
@@ -225,40 +206,28 @@ def _od_shape(settings: TripsSettings, evidence: ValueTally) -> Shape | None:
         hierarchy_of_areas(ORIGIN, levels, level_prefix="origin "),
         hierarchy_of_areas(DESTINATION, destination_levels, level_prefix="destination "),
     )
-    tree = od_tree(*dimensions, first=settings.mechanism.tree)
-    names = (files["areas"][0].name, files[key][0].name)
-    places = tuple(
-        PlaceColumn(
-            column,
-            number,
-            dimension.depth,
-            place_rule("trips", column, dimension.name, f"an area of the finest level in {file}"),
-        )
-        for number, (column, dimension, file) in enumerate(
-            zip(given.ends, dimensions, names, strict=True)
-        )
-    )
-    return Shape(tree, places)
+    columns, rules = [], {}
+    ends = zip(given.ends, dimensions, ("areas", key), strict=True)
+    for number, (column, dimension, name) in enumerate(ends):
+        where = f"an area of the finest level in {files[name].name}"
+        columns.append(PlaceColumn(column, number, dimension.depth))
+        rules[column] = place_rule("trips", column, dimension.name, where)
+    return RunTree(od_tree(*dimensions, first=settings.mechanism.tree), tuple(columns)), rules
 
 
-def _table_shape(given: TripsInput, evidence: ValueTally) -> Shape | None:
-    (file,) = single_files(given.paths())["table" if given.areas is None else "areas"]
-    if given.areas is not None:
-        dimensions = column_levels(file, given.levels, evidence)
-        where = f"a value that {file.name} lists for it"
-    else:
-        dimensions = observed_levels(file, given.levels)
-        where = "filled"
+def _table_shape(settings: TripsSettings, evidence: ValueTally) -> Shape | None:
+    (file,) = single_files(settings.input.paths())["areas"]
+    dimensions = column_levels(file, settings.input.levels, evidence)
     if dimensions is None:
         return None
-    hierarchies: list[Hierarchy] = []
-    places: list[PlaceColumn] = []
-    for number, levels in enumerate(dimensions):
-        hierarchies.append(hierarchy_of_areas(levels[-1][0], levels))
-        places += [
-            PlaceColumn(
-                column, number, depth, place_rule("table", column, f"column_{column}", where)
-            )
-            for depth, (column, _) in enumerate(levels, start=1)
-        ]
-    return Shape(column_tree(hierarchies), tuple(places))
+    columns = [
+        PlaceColumn(column, number, depth)
+        for number, levels in enumerate(dimensions)
+        for depth, (column, _) in enumerate(levels, start=1)
+    ]
+    where = f"a value that {file.name} lists for it"
+    rules = {
+        own.name: place_rule("table", own.name, f"column_{own.name}", where) for own in columns
+    }
+    tree = column_tree([hierarchy_of_areas(levels[-1][0], levels) for levels in dimensions])
+    return RunTree(tree, tuple(columns)), rules

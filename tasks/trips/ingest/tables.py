@@ -9,16 +9,14 @@ the noise for m covers them.
 A table is read batch by batch. Every distinct value of a place column is looked up once a batch;
 rows are added up by leaf, so that one row a trip costs no more memory than one row a pair.
 
-Areas come from a list of areas, or else from a table's own columns. Their values then decide the
-measurements, so this is for tables that are not confidential, or whose values have been declared
-public.
+Areas, or the values of a table's columns, come from a list, since they decide the measurements.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -35,7 +33,8 @@ from ...tables.readers import Batch, Selection, read_batches
 from ...tables.sources import InputFile
 from ...tables.value_tallies import ValueTally
 from ..settings import Contribution
-from ..tree import NO_NODES, Hierarchy, NodeCounts, Tree, hierarchy_of_links, sum_by_key
+from ..tree import NO_NODES, Hierarchy, NodeCounts, hierarchy_of_links, sum_by_key
+from .files import RunTree
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,13 +52,9 @@ class PersonTrips:
 
     def distinct(self) -> PersonTrips:
         """One row for each leaf of a person, with the trips of all its rows."""
-        order = np.lexsort((self.keys, self.person))
-        person, keys = self.person[order], self.keys[order]
-        is_first = np.ones(person.size, dtype=bool)
-        is_first[1:] = (person[1:] != person[:-1]) | (keys[1:] != keys[:-1])
-        starts = np.flatnonzero(is_first)
-        counts = np.add.reduceat(self.counts[order], starts) if starts.size else self.counts
-        return PersonTrips(person[starts], keys[starts], counts)
+        rows = pd.DataFrame({"person": self.person, "key": self.keys, "count": self.counts})
+        rows = rows.groupby(["person", "key"], as_index=False).sum()
+        return PersonTrips(*(rows[name].to_numpy() for name in rows))
 
     def sample_trips(self, most: int, source: RandomSource, *, are_distinct: bool) -> NodeCounts:
         """The leaves of at most `most` trips a person, drawn at random; of distinct ones at most
@@ -76,43 +71,6 @@ class PersonTrips:
         return sum_by_key(
             np.concatenate([rows.keys[~is_over], chosen]),
             np.concatenate([rows.counts[~is_over], np.ones(chosen.size, dtype=np.int64)]),
-        )
-
-
-@dataclass
-class PeopleSoFar:
-    """Persons of a table's rows as its batches are read; blank ones are counted as evidence."""
-
-    table: str
-    column: str
-    _persons: list[pa.Array] = field(default_factory=list)
-    _keys: list[np.ndarray] = field(default_factory=list)
-    _counts: list[np.ndarray] = field(default_factory=list)
-
-    def add(
-        self,
-        persons: pa.Array,
-        usable: np.ndarray,
-        keys: np.ndarray,
-        counts: np.ndarray,
-        evidence: ValueTally,
-    ) -> None:
-        """Add a batch: the persons of all rows, and keys and counts of the usable ones."""
-        texts = trimmed_texts(persons)
-        is_blank = texts.is_null().to_numpy(zero_copy_only=False)
-        rule = TRIP_RULES.one("person", table=self.table, column=self.column)
-        evidence.count(rule, is_blank.sum())
-        is_named = ~is_blank[usable]
-        self._persons.append(texts.filter(pa.array(usable & ~is_blank)))
-        self._keys.append(keys[is_named])
-        self._counts.append(counts[is_named])
-
-    def trips(self) -> PersonTrips:
-        """All rows, persons numbered."""
-        texts = pa.chunked_array(self._persons, pa.large_string())
-        person, _ = pd.factorize(texts.to_pandas())
-        return PersonTrips(
-            person.astype(np.int64), np.concatenate(self._keys), np.concatenate(self._counts)
         )
 
 
@@ -149,79 +107,65 @@ LARGEST_TOTAL = 1 << 53
 _WHOLE = re.compile(r"-?[0-9]+(\.0*)?", re.ASCII)
 
 
-@dataclass(frozen=True)
-class PlaceColumn:
-    """A column that places rows in a dimension: at its finest level, or at every level of it.
-
-    `depth` is the level that the column names; `rule` is broken where it names none.
-    """
-
-    column: str
-    dimension: int
-    depth: int
-    rule: Rule
-
-
-@dataclass(frozen=True, eq=False)
-class CountedTable:
-    """The counts of a table's leaves, and the place columns that hold integers.
-
-    `persons` has each usable row's person where the table has persons.
-    """
-
-    leaves: NodeCounts
-    integer_columns: frozenset[str]
-    persons: PersonTrips | None = None
-
-
 def count_leaves(
     file: InputFile,
-    tree: Tree,
-    places: Sequence[PlaceColumn],
+    shape: RunTree,
+    rules_of_places: Mapping[str, Rule],
     count: str | None,
     evidence: ValueTally,
-    *,
     person: str | None = None,
-) -> CountedTable:
-    """The counts of a table's leaves; rows that break a rule are counted in `evidence` instead.
+) -> tuple[NodeCounts, PersonTrips | None, set[str]]:
+    """Counts of a table's leaves, where it has persons also the trips of each, and the columns of
+    places that hold integers.
 
-    A row's place in a dimension is its finest column; coarser columns of the same dimension must
-    agree with it. Without a count column every row is one trip. Raises UnreadableInput.
+    Rows that break a rule, such as the one of each column of places, are counted in `evidence`
+    instead. Coarser columns of a dimension must agree with the finest. Without a count column every
+    row is one trip. Raises UnreadableInput.
     """
-    columns = [*dict.fromkeys(place.column for place in places)]
-    columns += [name for name in (count, person) if name]
-    file = file.with_columns(dict.fromkeys(columns, "text"))
-    indexes = [
-        KeyIndex(pa.array(tree.dimensions[place.dimension].levels[place.depth].codes, pa.string()))
-        for place in places
-    ]
+    places = [place.name for place in shape.columns]
+    columns = [*places, *(name for name in (count, person) if name)]
+    file, tree = file.with_columns(dict.fromkeys(columns, "text")), shape.tree
+    indexes = {
+        place.name: KeyIndex(
+            pa.array(tree.dimensions[place.dimension].levels[place.depth].codes, pa.string())
+        )
+        for place in shape.columns
+    }
     words = {"table": file.table, "column": count, "largest": LARGEST_COUNT}
     rules = TRIP_RULES.of("counts", **words) if count else ()
-    for place in places:
-        evidence.count(place.rule, 0)
+    for rule in rules_of_places.values():
+        evidence.count(rule, 0)
     for rule in rules:
         evidence.look_at(rule, {})
-    so_far = NO_NODES
-    people = PeopleSoFar(file.table, person) if person else None
-    integer_columns = {place.column for place in places}
+    so_far, integers = NO_NODES, set(places)
+    named: list[tuple[pa.Array, np.ndarray, np.ndarray]] = []
     for batch in read_batches(file, Selection(tuple(columns))):
-        integer_columns -= {column for column in integer_columns if not _is_integer(batch[column])}
-        positions = _place(batch, tree, places, indexes, evidence)
+        integers -= {column for column in integers if not _is_integer(batch[column])}
+        positions = _place(batch, shape, rules_of_places, indexes, evidence)
         counts = _counts(batch, count, rules, evidence)
         usable = counts > 0
         for position in positions:
             usable &= position >= 0
         keys = tree.keys(tree.depth, [position[usable] for position in positions])
-        if people is not None and person is not None:
-            people.add(batch[person], usable, keys, counts[usable], evidence)
+        if person is not None:
+            texts = trimmed_texts(batch[person])
+            is_named = texts.is_valid().to_numpy(zero_copy_only=False)
+            rule = TRIP_RULES.one("person", table=file.table, column=person)
+            evidence.count(rule, (~is_named).sum())
+            rows = usable & is_named
+            named.append((texts.filter(pa.array(rows)), keys[is_named[usable]], counts[rows]))
         so_far = sum_by_key(
             np.concatenate([so_far.keys, keys]), np.concatenate([so_far.counts, counts[usable]])
         )
         if so_far.total > LARGEST_TOTAL and rules:
             evidence.look_at(rules[0], {None: 1})
             break
-    persons = None if people is None else people.trips()
-    return CountedTable(so_far, frozenset(integer_columns), persons)
+    trips = None
+    if person is not None:
+        persons, *rows_of_all = zip(*named, strict=True)
+        numbers, _ = pd.factorize(pa.chunked_array(persons, pa.large_string()).to_pandas())
+        trips = PersonTrips(numbers.astype(np.int64), *map(np.concatenate, rows_of_all))
+    return so_far, trips, integers
 
 
 def _is_integer(array: pa.Array) -> bool:
@@ -231,28 +175,24 @@ def _is_integer(array: pa.Array) -> bool:
 
 def _place(
     batch: Batch,
-    tree: Tree,
-    places: Sequence[PlaceColumn],
-    indexes: Sequence[KeyIndex],
+    shape: RunTree,
+    rules: Mapping[str, Rule],
+    indexes: Mapping[str, KeyIndex],
     evidence: ValueTally,
 ) -> list[np.ndarray]:
     """Position of every row at the finest level of each dimension; negative if unknown."""
-    found: dict[int, dict[int, np.ndarray]] = {}
-    for place, index in zip(places, indexes, strict=True):
-        position = index.positions_by_value(batch[place.column])
-        evidence.count(place.rule, (position < 0).sum())
-        found.setdefault(place.dimension, {})[place.depth] = position
+    found = {name: index.positions_by_value(batch[name]) for name, index in indexes.items()}
+    for name, position in found.items():
+        evidence.count(rules[name], (position < 0).sum())
     finest = []
-    for number, dimension in enumerate(tree.dimensions):
-        by_depth = found[number]
-        position = by_depth[dimension.depth]
-        for place in places:
-            if place.dimension == number and place.depth < dimension.depth:
-                above = dimension.ancestors(place.depth)[position]
-                torn = (position >= 0) & (by_depth[place.depth] >= 0)
-                torn &= above != by_depth[place.depth]
-                evidence.count(place.rule, torn.sum())
-                position = np.where(torn, -1, position)
+    for number, dimension in enumerate(shape.tree.dimensions):
+        *coarser, last = (own for own in shape.columns if own.dimension == number)
+        position = found[last.name]
+        for own in coarser:
+            above = dimension.ancestors(own.depth)[position]
+            torn = (position >= 0) & (found[own.name] >= 0) & (above != found[own.name])
+            evidence.count(rules[own.name], torn.sum())
+            position = np.where(torn, -1, position)
         finest.append(position)
     return finest
 
@@ -318,47 +258,3 @@ def hierarchy_of_areas(name: str, levels: Sequence[Level], *, level_prefix: str 
             for level, own in levels
         ],
     )
-
-
-def observed_levels(file: InputFile, columns: Sequence[str]) -> list[list[Level]]:
-    """The values that occur, one list of nested levels for each dimension.
-
-    A column refines the one before it if each of its values occurs with one value of that column
-    alone, and if it has more values. Raises UnreadableInput.
-    """
-    pairs: dict[tuple[str, str], set[tuple[str | None, str | None]]] = {}
-    values: dict[str, set[str]] = {column: set() for column in columns}
-    file = file.with_columns(dict.fromkeys(columns, "text"))
-    for batch in read_batches(file, Selection(tuple(columns))):
-        coded = {
-            column: CodedColumn.from_arrow(batch[column], Field(column, "text"))
-            for column in columns
-        }
-        for column in columns:
-            values[column].update(value for value in coded[column].values if value is not None)
-        for above, below in zip(columns, columns[1:], strict=False):
-            size = len(coded[below].values)
-            together = np.unique(coded[above].codes.astype(np.int64) * size + coded[below].codes)
-            pairs.setdefault((above, below), set()).update(
-                (coded[above].values[pair // size], coded[below].values[pair % size])
-                for pair in together
-            )
-    dimensions: list[list[Level]] = []
-    for position, column in enumerate(columns):
-        above = columns[position - 1] if position else ""
-        parents = _parents(pairs.get((above, column), set()), values.get(above, set()))
-        codes = sorted(values[column])
-        if parents is not None and set(parents) == set(codes):
-            own = pd.DataFrame({"area": codes, "parent": [parents[code] for code in codes]})
-            dimensions[-1].append((column, own))
-        else:
-            dimensions.append([(column, pd.DataFrame({"area": codes, "parent": ""}))])
-    return dimensions
-
-
-def _parents(pairs: set[tuple[str | None, str | None]], above: set[str]) -> dict[str, str] | None:
-    """Every value's one partner in the column before; None if the column does not refine it."""
-    known = [(parent, code) for parent, code in pairs if parent is not None and code is not None]
-    parents = {code: parent for parent, code in known}
-    is_nested = len(parents) == len(known) and len(parents) > len(above) > 0
-    return parents if is_nested and set(parents.values()) == above else None

@@ -53,7 +53,7 @@ def root(tmp_path: Path) -> Path:
                 "table": str(tmp_path / "t.csv"),
                 "levels": ["a"],
                 "count": "n",
-                "public_levels": True,
+                "areas": str(tmp_path / "values.csv"),
             },
             "privacy": {"dataset": "d", "epsilon": "1", "delta": "1/1000"},
         }

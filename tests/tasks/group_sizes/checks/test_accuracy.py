@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from spineflow.tasks.group_sizes.accuracy import write_accuracy
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.group_sizes.measurement import plan_of
 from spineflow.tasks.group_sizes.product import GROUP_SIZES
-from spineflow.tasks.group_sizes.release import report
+from spineflow.tasks.group_sizes.release import report, write_accuracy
 from spineflow.tasks.products import acceptance
 from spineflow.tasks.products.comparison import read_errors
 from spineflow.tasks.runs.errors import CheckFailed

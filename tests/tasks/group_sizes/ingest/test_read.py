@@ -58,33 +58,6 @@ def test_a_total_that_does_not_match_is_refused(folder: Path) -> None:
     assert not found.outcomes[-1].passed
 
 
-def numbers_settings(folder: Path, numbers: str) -> GroupSizesSettings:
-    (folder / "numbers.csv").write_text(numbers)
-    return settings_of(
-        folder,
-        '[input]\nsizes = "sizes.csv"\nregions = "regions.csv"\n'
-        '[invariants]\nlevel = "zone"\nnumbers = "numbers.csv"\n'
-        '[mechanism]\nlargest_size = 5\n[privacy]\ndataset = "d"\nepsilon = "1"\n',
-    )
-
-
-@pytest.mark.usefixtures("judged_once")
-def test_public_numbers_by_region_are_held_against_the_input(folder: Path) -> None:
-    settings = numbers_settings(folder, "region,groups\nb,4\na,4\n")
-    found = check_groups(settings).accepted()
-    assert plan_of(settings, found.hierarchy, 8).exact_level == "zone"
-    for numbers, words in {
-        "a,5\nb,4\n": r"sizes.csv: every region must have as many groups as invariants.numbers",
-        "a,4\n": "numbers.csv: every region of invariants.level must stand in one row",
-        "a,4\nb,4\nb,4\n": "must stand in one row",
-        "a,4\nb,4\nNYC,8\n": "region must be a region of invariants.level",
-        "a,4\nb,x\n": "groups must be a whole number",
-        "a,4\nb,1e+05\n": "100000 in place of 1e",
-    }.items():
-        with pytest.raises(InputRefused, match=words):
-            check_groups(numbers_settings(folder, f"region,groups\n{numbers}")).accepted()
-
-
 def test_a_level_of_one_region_has_no_numbers_of_its_own(folder: Path) -> None:
     settings = sizes_settings(folder)
     level = settings.invariants.model_copy(update={"level": "city"})

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from spineflow.tasks.group_sizes.ingest.tables import count_records, count_sizes, read_numbers
+from spineflow.tasks.group_sizes.ingest.tables import count_records, count_sizes
 from spineflow.tasks.tables.findings import Finding
 from spineflow.tasks.tables.sources import InputFile
 from spineflow.tasks.tables.value_tallies import ValueTally
@@ -27,7 +27,7 @@ RECORDS = pd.DataFrame(
 )
 
 
-FILES = {table: (InputFile(table, "", "t.csv"),) for table in ("sizes", "records", "numbers")}
+FILES = {table: (InputFile(table, "", "t.csv"),) for table in ("sizes", "records")}
 
 
 def findings(tally: ValueTally) -> tuple[Finding, ...]:
@@ -133,28 +133,3 @@ def test_records_that_break_a_rule_are_told(change, sentence: str, tmp_path: Pat
     count_records(write(frame, tmp_path, "csv"), REGIONS, (1, 3), 1, found)
     assert findings(found)[0].rule.startswith(sentence)
     assert findings(found)[0].count == 1
-
-
-@pytest.mark.parametrize(
-    ("rows", "numbers", "told"),
-    [
-        ("02,7\n01,4\n", [4, 7], None),
-        ("02,7.0\n01,0\n", [0, 7], None),
-        ("02,7\n", None, "every region of invariants.level must stand in one row"),
-        ("02,7\n01,4\n01,4\n", None, "every region of invariants.level must stand in one row"),
-        ("02,7\n01,4\n03,1\n", None, "region must be a region of invariants.level"),
-        ("02,7\n01,-4\n", None, "groups must be a whole number"),
-        ("02,7\n01,\n", None, "groups must be a whole number"),
-    ],
-)
-def test_public_numbers_stand_in_the_order_of_the_regions(
-    rows: str, numbers: list[int] | None, told: str | None, tmp_path: Path
-) -> None:
-    (tmp_path / "n.csv").write_text(f"region,groups\n{rows}")
-    found = ValueTally()
-    read = read_numbers(InputFile("numbers", str(tmp_path / "n.csv"), "n.csv"), REGIONS, found)
-    assert (None if read is None else read.tolist()) == numbers
-    assert [finding.rule.startswith(str(told)) for finding in findings(found)] == (
-        [True] if told else []
-    )
-    assert all(finding.count == 1 for finding in findings(found))

@@ -124,7 +124,7 @@ def test_too_little_gaussian_noise_stops_the_run(tmp_path: Path) -> None:
     settings = zcdp_settings(tmp_path)
     run = ingested(tmp_path, settings)
     plan = json.loads(plan_file(run).read_text())
-    plan["levels"][2]["sigma_squared"] = "299/100"
+    plan["levels"][2]["noise"]["parameter"] = "299/100"
     plan_file(run).write_text(json.dumps(plan))
     with pytest.raises(BudgetRefused, match="county has another parameter"):
         GROUP_SIZES.charge_run(run, settings)

@@ -163,28 +163,19 @@ VALUES = pd.DataFrame(
 )
 
 
-def table_settings(folder: Path, *lines: str) -> TripsSettings:
+def table_settings(folder: Path) -> TripsSettings:
     path = folder / "table.toml"
     path.write_text(
         '[input]\ntable = "table.csv"\nlevels = ["region", "town", "sex"]\ncount = "n"\n'
-        + "\n".join(lines)
-        + '\n[privacy]\ndataset = "d"\nrho = "1/10"\n'
+        'areas = "values.csv"\n[privacy]\ndataset = "d"\nrho = "1/10"\n'
     )
     TABLE.to_csv(folder / "table.csv", index=False)
     VALUES.to_csv(folder / "values.csv", index=False)
     return load_settings(TripsSettings, path, presets=folder)
 
 
-@pytest.mark.parametrize(
-    ("line", "n_leaves"),
-    [
-        ('areas = "values.csv"', 10),
-        ("public_levels = true", 8),
-        ("confidential = false", 8),
-    ],
-)
-def test_any_table_is_a_tree_of_its_columns(tmp_path: Path, line: str, n_leaves: int) -> None:
-    settings = table_settings(tmp_path, line)
+def test_any_table_is_a_tree_of_its_columns(tmp_path: Path) -> None:
+    settings = table_settings(tmp_path)
     assert counts(settings) == TABLE_COUNTS
     shape = public_shape(settings)
     assert [shape.tree.level_name(level) for level in range(4)] == [
@@ -193,12 +184,12 @@ def test_any_table_is_a_tree_of_its_columns(tmp_path: Path, line: str, n_leaves:
         "town",
         "town, sex",
     ]
-    assert shape.tree.n_nodes(3) == n_leaves
-    assert [place.column for place in shape.places] == ["region", "town", "sex"]
+    assert shape.tree.n_nodes(3) == 10
+    assert [place.name for place in shape.columns] == ["region", "town", "sex"]
 
 
 def test_values_out_of_place_are_refused(tmp_path: Path) -> None:
-    settings = table_settings(tmp_path, 'areas = "values.csv"')
+    settings = table_settings(tmp_path)
     TABLE.assign(region=["n", "s", "s", "s", "s", "n"]).to_csv(tmp_path / "table.csv", index=False)
     assert "region must be a value" in check_input(settings).findings[0].sentence()
     VALUES[VALUES["level"] != "sex"].to_csv(tmp_path / "values.csv", index=False)
@@ -206,16 +197,19 @@ def test_values_out_of_place_are_refused(tmp_path: Path) -> None:
 
 
 SETTINGS = {
-    "neither trips nor table": ("[input]\n", "must name either trips"),
-    "no destination": ('[input]\ntrips = "t"\norigin = "a"\n', "input.destination is missing"),
-    "no levels": ('[input]\ntable = "t"\n', "input.levels is missing"),
+    "neither trips nor table": ('[input]\nareas = "x"\n', "must name either trips"),
+    "no destination": (
+        '[input]\ntrips = "t"\norigin = "a"\nareas = "x"\n',
+        "input.destination is missing",
+    ),
+    "no levels": ('[input]\ntable = "t"\nareas = "x"\n', "input.levels is missing"),
     "one column twice": (
         '[input]\ntrips = "t"\norigin = "a"\ndestination = "a"\nareas = "x"\n',
         "names the column 'a' twice",
     ),
 }
 SETTINGS["reserved name"] = (
-    '[input]\ntable = "t"\nlevels = ["level", "b"]\npublic_levels = true\n',
+    '[input]\ntable = "t"\nlevels = ["level", "b"]\nareas = "x"\n',
     "as files of the run do",
 )
 PRIVACY = {
@@ -270,7 +264,10 @@ def test_people_are_known_under_other_names_of_columns(tmp_path: Path) -> None:
     )
     text = (
         '[input]\ntable = "renamed.csv"\nlevels = ["work", "home"]\ncount = "people"\n'
-        'public_levels = true\n[privacy]\ndataset = "other"\nepsilon = "1"\ndelta = "1e-8"\n'
+        'areas = "values.csv"\n[privacy]\ndataset = "other"\nepsilon = "1"\ndelta = "1e-8"\n'
+    )
+    values_of(TRIPS[["from", "to"]].set_axis(["home", "work"], axis=1)).to_csv(
+        tmp_path / "values.csv", index=False
     )
     (tmp_path / "renamed.toml").write_text(text)
     renamed = people(load_settings(TripsSettings, tmp_path / "renamed.toml", presets=tmp_path))
@@ -280,12 +277,19 @@ def test_people_are_known_under_other_names_of_columns(tmp_path: Path) -> None:
     assert people(settings_in(tmp_path)).whole != known.whole
 
 
+def values_of(columns: pd.DataFrame) -> pd.DataFrame:
+    """The list of the values of some columns, none of them nested."""
+    parts = [pd.DataFrame({"level": name, "area": own.unique()}) for name, own in columns.items()]
+    return pd.concat(parts).assign(parent="")
+
+
 def commuters(folder: Path, trips: pd.DataFrame, levels: str) -> InputDigest:
     """The people of a table of trips, whose columns are the levels of a tree."""
     folder.mkdir()
     trips.to_csv(folder / "table.csv", index=False)
+    values_of(trips[["home", "work"]]).to_csv(folder / "values.csv", index=False)
     (folder / "settings.toml").write_text(
-        f'[input]\ntable = "table.csv"\nlevels = {levels}\ncount = "n"\npublic_levels = true\n'
+        f'[input]\ntable = "table.csv"\nlevels = {levels}\ncount = "n"\nareas = "values.csv"\n'
         '[privacy]\ndataset = "d"\nepsilon = "1"\ndelta = "1e-8"\n'
     )
     return people(load_settings(TripsSettings, folder / "settings.toml", presets=folder))
