@@ -37,9 +37,9 @@ from ..tables.columns import temporary_files_in, temporary_folder
 from .checks.accuracy.compared import compute_figures
 from .checks.replicate import lay_out, link_run, read_dataset, run_replicate, with_estimator
 from .ingest.ingest import completed, reading_of
-from .measurement.public_answers import area_counts
 from .paths import geography_file, held_file, invariants_file, state_totals_file
 from .settings import TopdownSettings
+from .spine.shards import RunUniverse
 from .workload.costs import cost_of
 from .workload.exact_loss import exact_rho
 from .workload.sections import ESTIMATORS, Estimator
@@ -304,8 +304,7 @@ class TopdownCensus:
         source = RunDirectory(dataset)
         layout = lay_out(source, settings, folder / "layout")
         run, _ = run_replicate(layout, settings, seed, folder)
-        n_areas = len(read_geography(geography_file(source)))
-        return area_counts(run, settings, universe, n_areas)
+        return RunUniverse(run, settings, universe).area_counts()
 
 
 CENSUS = TopdownCensus()

@@ -48,7 +48,7 @@ from ..paths import geography_file, held_file, invariants_file, state_totals_fil
 from ..settings import TopdownSettings, universe_waves
 from ..spine.build import write_universe_spine
 from ..spine.files import spine_of
-from ..spine.shards import released_counts, shards_by_geolevel, shards_of
+from ..spine.shards import RunUniverse, released_counts, shards_by_geolevel, shards_of
 from ..workload.sections import ESTIMATORS, Estimator
 from .accuracy.compared import compute_figures, query_errors
 from .accuracy.errors import ALL_ANSWERS
@@ -135,7 +135,7 @@ def measure(layout: RunDirectory, settings: TopdownSettings, folder: Path) -> Ru
             if not _is_constrained_by_releases(settings, universe):
                 link_run(layout, folder, f"measurements/{universe}/{geolevel}/constraints")
         for shard in shards_of(run, universe):
-            measure_once(run, settings, universe, shard)
+            measure_once(RunUniverse(run, settings, universe), shard)
     return run
 
 
@@ -147,17 +147,17 @@ def estimate(measured: RunDirectory, settings: TopdownSettings, folder: Path) ->
     if estimator.combine is not None:
         steps[COMBINE] = estimator.combine
     for universe in chain(*universe_waves(settings)):
-        spine = spine_of(run, universe)
-        shards = shards_by_geolevel(run, universe)
+        own = RunUniverse(run, settings, universe)
+        names, shards = own.spine.names, shards_by_geolevel(run, universe)
         if _is_constrained_by_releases(settings, universe):
-            for geolevel in spine.names:
+            for geolevel in names:
                 link_run(measured, folder, f"measurements/{universe}/{geolevel}/dpqueries")
             constrain_universe(run, settings, universe)
         else:
             link_run(measured, folder, f"measurements/{universe}")
-        for stage, geolevel in estimation_order(settings, spine.names):
+        for stage, geolevel in estimation_order(settings, names):
             for shard in shards[geolevel]:
-                steps[stage](ShardInput.read(run, settings, universe, spine, shard))
+                steps[stage](ShardInput.read(own, shard))
     return run
 
 

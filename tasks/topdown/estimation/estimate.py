@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 from scipy import sparse
 
-from ....geography.levels import Spine
 from ...answers.estimates import write_estimates
 from ...answers.noisy import (
     DPQUERY_SUFFIX,
@@ -21,10 +21,8 @@ from ...answers.noisy import (
     read_demanded,
     read_measurements,
 )
-from ...census.census import Universe
 from ...census.queries import MarginalQuery, incidence, marginal_query
 from ...census.schema import Schema
-from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.stamps import write_parquet
 from ..measurement.measure import demanded_rows
@@ -35,8 +33,7 @@ from ..measurement.public_answers import (
     shard_units,
 )
 from ..paths import constraints_file, demanded_file, solves_file
-from ..settings import TopdownSettings
-from ..spine.shards import Family, Shard, families_of_shard, shards_of
+from ..spine.shards import Family, RunUniverse, Shard, families_of_shard, shards_of
 from ..workload.budget import Budget
 from .exact_weights import ExactWeights
 from .parent import Passes, estimate_children
@@ -49,7 +46,7 @@ Answers = TypeVar("Answers")
 
 @dataclass(frozen=True)
 class ShardInput:
-    """Input for estimating a shard, except the parents' estimates.
+    """Input for estimating a shard of a universe, except the parents' estimates.
 
     geocode : (n,) geocodes of the shard's geounits.
     measured : their answers by query, noisy or otherwise, that the passes get.
@@ -57,12 +54,8 @@ class ShardInput:
     companions : the condition on records that must be accompanied, if there is one.
     """
 
-    run: RunDirectory
-    settings: TopdownSettings
-    universe: str
-    spine: Spine
+    universe: RunUniverse
     shard: Shard
-    schema: Schema
     geocode: np.ndarray
     constraints: ShardConstraints
     measured: Mapping[str, QueryMeasurement]
@@ -72,10 +65,7 @@ class ShardInput:
     @classmethod
     def read(
         cls,
-        run: RunDirectory,
-        settings: TopdownSettings,
-        universe: str,
-        spine: Spine,
+        universe: RunUniverse,
         shard: Shard,
         *,
         measured: Mapping[str, QueryMeasurement] | None = None,
@@ -88,58 +78,47 @@ class ShardInput:
         an earlier release, since they have that release's noise, and limits that follow from
         another universe's release.
         """
-        schema, budget = settings.schema_of(universe), settings.budget_of(universe)
-        geolevel = shard.geolevel
-        geocode = spine.geolevel(geolevel).geocode[shard.start : shard.stop]
+        schema, budget, declared = universe.schema, universe.budget, universe.declared
+        geocode = universe.spine.geolevel(shard.geolevel).geocode[shard.start : shard.stop]
+        place = universe.name, shard.geolevel, shard.name
         demanded: Mapping[str, DemandedMeasurement] = {}
-        if measured is None and settings.is_on_demand(universe):
-            path = demanded_file(run, universe, geolevel, shard.name)
+        if measured is None and universe.settings.is_on_demand(universe.name):
+            path = demanded_file(universe.run, *place)
             demanded = {
                 query.name: DemandedMeasurement(query, own, precisions(budget, own), path)
                 for query, own in by_query(read_demanded(path, geocode), schema)
             }
         elif measured is None:
-            answered = read_measurements(run.dpqueries(universe, geolevel, shard.name), geocode)
+            answered = read_measurements(universe.run.dpqueries(*place), geocode)
             measured = {
                 query.name: QueryMeasurement(query, own.values, precisions(budget, own))
                 for query, own in by_query(answered, schema)
             }
-        declared = settings.compiled_census.universes[universe]
         if not with_held:
             declared = replace(declared, held=(), agreements=(), accompanied=None)
-        units = shard_units(run, settings, declared, spine, shard)
+        units = shard_units(universe, shard)
         held = ShardConstraints.read(
-            constraints_file(run, universe, geolevel, shard.name),
+            constraints_file(universe.run, *place),
             schema,
             held_invariants(declared, units),
             geocode,
             units,
-            _exact_types(run, settings, declared, spine, shard),
+            _exact_types(universe, shard) if declared.held else None,
         )
-        return cls(
-            run,
-            settings,
-            universe,
-            spine,
-            shard,
-            schema,
-            geocode,
-            held,
-            measured or {},
-            demanded,
-            _companions(run, settings, declared, spine, shard),
-        )
+        companions = _companions(universe, shard) if declared.accompanied else None
+        return cls(universe, shard, geocode, held, measured or {}, demanded, companions)
 
     def families(self) -> Iterator[Family]:
         """The shard's families, in order; see `families_of_shard`."""
-        return families_of_shard(self.run, self.settings, self.universe, self.spine, self.shard)
+        return families_of_shard(self.universe, self.shard)
 
     def shards_below(self) -> list[Shard]:
         """Shards with children of the shard's geounits, in order; none at the last geolevel."""
-        below = self.spine.names[self.spine.names.index(self.shard.geolevel) + 1 :][:1]
+        names = self.universe.spine.names
+        below = names[names.index(self.shard.geolevel) + 1 :][:1]
         return [
             other
-            for other in shards_of(self.run, self.universe)
+            for other in shards_of(self.universe.run, self.universe.name)
             if other.geolevel in below
             and other.parent_start < self.shard.stop
             and other.parent_stop > self.shard.start
@@ -158,7 +137,7 @@ class ShardInput:
         `least_squares.solve_passes`.
         """
         if passes is None:
-            passes = passes_of(self.settings, self.universe, self.shard.geolevel)
+            passes = passes_of(self.universe, self.shard.geolevel)
         records: list[SolveRecord] = []
         rows, cells, counts = [], [], []
         for family in self.families() if families is None else families:
@@ -179,7 +158,7 @@ class ShardInput:
             counts.append(estimate[row, column])
         estimates = sparse.csr_array(
             (np.concatenate(counts), (np.concatenate(rows), np.concatenate(cells))),
-            shape=(len(self.geocode), self.schema.n_cells),
+            shape=(len(self.geocode), self.universe.schema.n_cells),
             dtype=np.int64,
         )
         self.write(estimates, records)
@@ -190,10 +169,10 @@ class ShardInput:
     ) -> tuple[np.ndarray, list[SolveRecord]]:
         """An estimate `(c, k)` after moves of records among the children, and a record of them."""
         siblings, steps = Siblings(problem, estimate, measured), {}
-        if self.settings.avoids_ghosts and self.shard.geolevel == self.spine.names[-1]:
+        is_last = self.shard.geolevel == self.universe.spine.names[-1]
+        if self.universe.settings.avoids_ghosts and is_last:
             # The discrete Laplace of epsilon has the variance 8 / epsilon^2; see `precisions`.
-            is_pure = self.settings.budget_of(self.universe).is_pure
-            avoid_ghosts(siblings, 1.0 / 8.0 if is_pure else 1.0)
+            avoid_ghosts(siblings, 1.0 / 8.0 if self.universe.budget.is_pure else 1.0)
             steps["empty areas"] = siblings.moves
         if self.companions is not None:
             rule = self.companions.of_family(family.start, family.stop, problem.cells)
@@ -209,11 +188,11 @@ class ShardInput:
 
     def write(self, estimates: sparse.csr_array, records: Sequence[SolveRecord]) -> None:
         """Write the estimates `(n, n_cells)` of the shard, after the records of its solves."""
-        place = (self.universe, self.shard.geolevel, self.shard.name)
+        run, place = self.universe.run, (self.universe.name, self.shard.geolevel, self.shard.name)
         if records:
             solves = pa.Table.from_pylist([vars(record) for record in records])
-            write_parquet(solves_file(self.run, *place), solves, compression="zstd")
-        write_estimates(self.run.estimates(*place), self.geocode, estimates)
+            write_parquet(solves_file(run, *place), solves, compression="zstd")
+        write_estimates(run.estimates(*place), self.geocode, estimates)
 
 
 def _problem(family: Family, geocode: np.ndarray, constraints: ShardConstraints) -> SiblingProblem:
@@ -235,46 +214,35 @@ def _problem(family: Family, geocode: np.ndarray, constraints: ShardConstraints)
     )
 
 
-def _exact_types(
-    run: RunDirectory, settings: TopdownSettings, declared: Universe, spine: Spine, shard: Shard
-) -> ExactTypes | None:
+def _exact_types(universe: RunUniverse, shard: Shard) -> ExactTypes | None:
     """The types that held answers and bounds settle, with the answers of a shard's geounits."""
-    implied = read_implied_types(run, settings, declared.name, len(spine.block_row))
-    if implied is None or not declared.held:
+    implied = read_implied_types(universe)
+    if implied is None:
         return None
-    label, answers = implied
+    (label, answers), spine = implied, universe.spine
     blocks = spine.blocks_below(shard.geolevel, shard.start, shard.stop)
     geounit = spine.ancestors(shard.geolevel, blocks) - shard.start
     into = incidence(geounit, shard.stop - shard.start)
     return ExactTypes(label, (into @ answers[spine.block_row[blocks]]).toarray())
 
 
-def _companions(
-    run: RunDirectory, settings: TopdownSettings, declared: Universe, spine: Spine, shard: Shard
-) -> Companions | None:
+def _companions(universe: RunUniverse, shard: Shard) -> Companions | None:
     """The condition on records that must be accompanied, with a shard's geounits."""
-    one = declared.accompanied
+    one = universe.declared.accompanied
     if one is None:
         return None
-    schema = settings.schema_of(declared.name)
-    n_below = geounits_to_units(run, settings, declared, spine, shard)
-    masks = schema.cells_where(one.where), schema.cells_where(one.of)
-    return Companions(*masks, one.most, n_below)
+    dependants, companions = map(universe.schema.cells_where, (one.where, one.of))
+    return Companions(dependants, companions, one.most, geounits_to_units(universe, shard))
 
 
-def passes_of(
-    settings: TopdownSettings, universe: str, geolevel: str, queries: Sequence[str] | None = None
-) -> Passes:
+def passes_of(universe: RunUniverse, geolevel: str, queries: Sequence[str] | None = None) -> Passes:
     """The passes in the settings for a geolevel, with the rounder's queries built; all
     queries are `queries`, by default the measured ones.
     """
-    chosen = settings.passes_of(universe, geolevel, queries)
-    schema = settings.schema_of(universe)
-    return Passes(
-        chosen.least_squares,
-        tuple(tuple(marginal_query(schema, name) for name in names) for names in chosen.rounder),
-        chosen.interleaved,
-    )
+    chosen = universe.settings.passes_of(universe.name, geolevel, queries)
+    build = partial(marginal_query, universe.schema)
+    rounder = tuple(tuple(map(build, names)) for names in chosen.rounder)
+    return Passes(chosen.least_squares, rounder, chosen.interleaved)
 
 
 def by_query(

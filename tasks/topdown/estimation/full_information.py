@@ -51,7 +51,8 @@ def combine_shard(given: ShardInput) -> None:
 
     Needs the combined files of the geolevel below. The root has no parents, and no such file.
     """
-    path = combined_file(given.run, given.universe, given.shard.geolevel, given.shard.name)
+    universe, shard = given.universe, given.shard
+    path = combined_file(universe.run, universe.name, shard.geolevel, shard.name)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_arrays(path.with_suffix(""), spine_steps(given)[0].sums.to_arrays())
 
@@ -69,8 +70,7 @@ def estimate_shard(given: ShardInput) -> tuple[SolveRecord, ...]:
         algebra = own.algebra
         informed = informed_answers(given, means)
         given = replace(given, measured=informed)
-        geolevel = given.shard.geolevel
-        passes = passes_of(given.settings, given.universe, geolevel, tuple(informed))
+        passes = passes_of(given.universe, given.shard.geolevel, tuple(informed))
         if families[0].counts is None:
             passes = margins_first(passes, informed, algebra)
 
@@ -89,14 +89,14 @@ def informed_answers(given: ShardInput, means: np.ndarray) -> dict[str, QueryMea
     order. Answers without measurements have no weight of their own; where areas are not blocks they
     are left out, since passes with linear rows weigh answers.
     """
-    budget, found = given.settings.budget_of(given.universe), {}
+    universe, budget, found = given.universe, given.universe.budget, {}
     own_first = (*budget.query_shares[given.shard.geolevel], *budget.queries)
     for name in dict.fromkeys(own_first):
         if name in given.measured:
             own = given.measured[name]
             found[name] = replace(own, values=own.query.answer(means))
-        elif given.settings.compiled_census.follows_block_rules:
-            query = marginal_query(given.schema, name)
+        elif universe.settings.compiled_census.follows_block_rules:
+            query = marginal_query(universe.schema, name)
             found[name] = QueryMeasurement(query, query.answer(means), np.zeros(len(means)))
     return found
 
@@ -134,7 +134,7 @@ def spine_steps(given: ShardInput) -> tuple[Step, ...]:
     """
     own = _own_estimates(given)
     shard = given.shard
-    level = given.spine.geolevel(shard.geolevel)
+    level = given.universe.spine.geolevel(shard.geolevel)
     parent = np.maximum(level.parent[shard.start : shard.stop] - shard.parent_start, 0)
     n_parents = max(shard.parent_stop - shard.parent_start, 1)
     return steps_up(own, parent, n_parents, given.constraints.known_sums)
@@ -198,10 +198,11 @@ def measured_queries(settings: TopdownSettings, universe: str) -> list[MarginalQ
 
 def _own_estimates(given: ShardInput) -> GroupedEstimates:
     """Estimates of the shard's geounits from their subtrees."""
-    algebra = algebra_of(given.settings, given.universe, given.constraints.type_of_cell)
+    universe, type_of_cell = given.universe, given.constraints.type_of_cell
+    algebra = algebra_of(universe.settings, universe.name, type_of_cell)
     below, parts = None, []
     for shard in given.shards_below():
-        path = combined_file(given.run, given.universe, shard.geolevel, shard.name)
+        path = combined_file(universe.run, universe.name, shard.geolevel, shard.name)
         found = GroupedEstimates.of_arrays(algebra, read_arrays(path.with_suffix("")))
         start = max(given.shard.start - shard.parent_start, 0)
         parts.append(found.part(start, given.shard.stop - shard.parent_start))
@@ -221,7 +222,7 @@ def _parents(given: ShardInput, families: Sequence[Family]) -> np.ndarray | None
     """Estimates `(n_parents, n_cells)` of the parents; None at the root."""
     if families[0].counts is None:
         return None
-    histograms = np.zeros((len(families), given.schema.n_cells))
+    histograms = np.zeros((len(families), given.universe.schema.n_cells))
     for row, family in enumerate(families):
         histograms[row, family.support] = family.counts
     return histograms

@@ -25,8 +25,7 @@ from ...runs.handles import Made, created
 from ...runs.steps import step
 from ..paths import combined_file
 from ..settings import TopdownSettings
-from ..spine.files import spine_of
-from ..spine.shards import Family, Shard, shard_of
+from ..spine.shards import Family, RunUniverse, Shard, shard_of
 from ..workload.implied_types import possible_cells
 from ..workload.sections import Estimator as EstimatorName
 from . import full_information
@@ -48,7 +47,7 @@ def estimate_blocks(given: ShardInput) -> tuple[SolveRecord, ...]:
 
 def _blocks(given: ShardInput) -> Iterator[Family]:
     """Every block of the shard as a family of its own, without a parent's counts."""
-    possible = possible_cells(given.settings, given.universe)
+    possible = possible_cells(given.universe.settings, given.universe.name)
     for i, geocode in enumerate(given.geocode):
         type_is_possible = given.constraints.upper[i] > 0
         support = possible[type_is_possible[given.constraints.type_of_cell[possible]]]
@@ -57,13 +56,13 @@ def _blocks(given: ShardInput) -> Iterator[Family]:
 
 def _sums_of_children(given: ShardInput, below: list[Shard]) -> sparse.csr_array:
     """Histograms `(n, n_cells)` of the shard's geounits."""
-    n = len(given.geocode)
-    total = sparse.csr_array((n, given.schema.n_cells), dtype=np.int64)
+    universe, n, n_cells = given.universe, len(given.geocode), given.universe.schema.n_cells
+    total = sparse.csr_array((n, n_cells), dtype=np.int64)
     for shard in below:
-        level = given.spine.geolevel(shard.geolevel)
+        level = universe.spine.geolevel(shard.geolevel)
         part = slice(shard.start, shard.stop)
-        path = given.run.estimates(given.universe, shard.geolevel, shard.name)
-        children = read_estimates([path], level.geocode[part], given.schema.n_cells)
+        path = universe.run.estimates(universe.name, shard.geolevel, shard.name)
+        children = read_estimates([path], level.geocode[part], n_cells)
         parent = level.parent[part] - given.shard.start
         total = total + incidence(np.where(parent < n, parent, -1), n) @ children
     return sparse.csr_array(total)
@@ -166,4 +165,4 @@ def _input_of(
     run: RunDirectory, settings: TopdownSettings, universe: str, geolevel: str, shard: str
 ) -> ShardInput:
     part = shard_of(run, universe, geolevel, shard)
-    return ShardInput.read(run, settings, universe, spine_of(run, universe), part)
+    return ShardInput.read(RunUniverse(run, settings, universe), part)

@@ -34,7 +34,7 @@ from ..estimation.shard_constraints import sums_of_level
 from ..estimation.spine_estimates import GroupedEstimates, Step
 from ..settings import TopdownSettings
 from ..spine.files import spine_of
-from ..spine.shards import shards_by_geolevel
+from ..spine.shards import RunUniverse, shards_by_geolevel
 from ..workload.implied_types import structural_zeros
 from .answers import LevelInput, Listener, SpinePosterior, ignore_progress
 from .areas import BlockAreas
@@ -138,14 +138,12 @@ class RunLevels:
                 f"The answers of {universe} in {run.root} have no noise; there is nothing to put "
                 "intervals on."
             )
-        spine = spine_of(run, universe)
+        own = RunUniverse(run, settings, universe)
+        spine = own.spine
         levels, bounds = [], []
         for geolevel, shards in shards_by_geolevel(run, universe).items():
             # The answers are read later, with their exact variances.
-            given = [
-                ShardInput.read(run, settings, universe, spine, one, measured={}, with_held=False)
-                for one in shards
-            ]
+            given = [ShardInput.read(own, one, measured={}, with_held=False) for one in shards]
             types = given[0].constraints.type_of_cell
             level, bound = _level(spine, geolevel, given)
             levels.append(level)
@@ -253,7 +251,7 @@ def _level(
     bounds = LevelBounds(lower, upper, None if (total < 0).any() else total)
     # Shards are not kept in memory: their constraints are large.
     first, unread = given[0], [(own.shard, own.geocode) for own in given]
-    run, universe, schema = first.run, first.universe, first.schema
+    run, universe, schema = first.universe.run, first.universe.name, first.universe.schema
 
     def measured() -> Iterator[tuple[int, int, Mapping[str, QueryMeasurement]]]:
         for shard, geocode in unread:

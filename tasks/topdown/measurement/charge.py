@@ -23,7 +23,7 @@ from ...runs.errors import BudgetRefused, InputRefused
 from ..paths import geography_file, held_file, invariants_file, spine_folder, state_totals_file
 from ..settings import TopdownSettings
 from ..spine.files import ARRAYS, BLOCKS, GEOUNITS, spine_of
-from ..spine.shards import SHARDS, Shard, shards_of
+from ..spine.shards import SHARDS, RunUniverse, Shard, shards_of
 from ..workload.budget import Budget
 from ..workload.costs import check_budget, cost_of, universe_plan
 from ..workload.exact_loss import exact_curve, exact_epsilon, paths_of
@@ -36,7 +36,7 @@ from .public_answers import refuse_unheld_invariants
 def measurement_files(run: RunDirectory, settings: TopdownSettings) -> list[Path]:
     """The files of noisy measurements that the run publishes, existing or not."""
     return [
-        measurement_file(run, settings, universe, shard)
+        measurement_file(RunUniverse(run, settings, universe), shard)
         for universe in settings.run.universes
         for shard in shards_of(run, universe)
     ]

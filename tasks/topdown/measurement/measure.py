@@ -43,9 +43,7 @@ from ...ledger.charging import single_draw
 from ...noise.draws import NoiseDraws, sum_that_fits
 from ...runs.directory import RunDirectory
 from ..paths import demanded_file
-from ..settings import TopdownSettings
-from ..spine.files import spine_of
-from ..spine.shards import Family, Shard, families_of_shard
+from ..spine.shards import Family, RunUniverse, Shard, families_of_shard
 from ..workload.budget import Budget
 
 ANSWERS_PER_ROW_GROUP = 1 << 21
@@ -67,15 +65,13 @@ class ConfidentialShard:
     plb_share_code: np.ndarray
 
     @classmethod
-    def read(
-        cls, run: RunDirectory, universe: str, spine: Spine, shard: Shard, n_cells: int
-    ) -> ConfidentialShard:
+    def read(cls, universe: RunUniverse, shard: Shard) -> ConfidentialShard:
         """The geounits from the confidential histograms of the run."""
-        level = spine.geolevel(shard.geolevel)
-        part = slice(shard.start, shard.stop)
+        run, spine, n_cells = universe.run, universe.spine, universe.schema.n_cells
+        level, part = spine.geolevel(shard.geolevel), slice(shard.start, shard.stop)
         return cls(
             shard.geolevel,
-            shard_histograms(run, universe, spine, shard, n_cells),
+            shard_histograms(run, universe.name, spine, shard, n_cells),
             level.geocode[part],
             level.plb_shares,
             level.plb_share_code[part],
@@ -162,29 +158,28 @@ def _measure_query(
     return NoisyAnswers(query.name + DPQUERY_SUFFIX, shard.geocode, values, variance, plb)
 
 
-def measurement_file(
-    run: RunDirectory, settings: TopdownSettings, universe: str, shard: Shard
-) -> Path:
+def measurement_file(universe: RunUniverse, shard: Shard) -> Path:
     """The file of noisy measurements of a shard, existing or not."""
-    file = demanded_file if settings.is_on_demand(universe) else RunDirectory.dpqueries
-    return file(run, universe, shard.geolevel, shard.name)
+    is_on_demand = universe.settings.is_on_demand(universe.name)
+    file = demanded_file if is_on_demand else RunDirectory.dpqueries
+    return file(universe.run, universe.name, shard.geolevel, shard.name)
 
 
-def measure_once(run: RunDirectory, settings: TopdownSettings, universe: str, shard: Shard) -> None:
+def measure_once(universe: RunUniverse, shard: Shard) -> None:
     """Measure and publish one shard, from the system's randomness unless the settings fix a seed:
     on demand, the answers that the estimates of the shard's parents demand.
 
     If the file exists, it is kept and nothing is drawn. Memory is bounded by
     `ANSWERS_PER_ROW_GROUP` and the histograms. Raises as `single_draw`.
     """
-    path, spine = measurement_file(run, settings, universe, shard), spine_of(run, universe)
-    schema, budget = settings.schema_of(universe), settings.budget_of(universe)
+    run, settings, name = universe.run, universe.settings, universe.name
+    path, schema, budget = measurement_file(universe, shard), universe.schema, universe.budget
     families = None
-    if settings.is_on_demand(universe):
-        families = list(families_of_shard(run, settings, universe, spine, shard))
-    seeds, truth = (universe, shard.geolevel, shard.name), [run.histogram(universe)]
-    with single_draw(run, settings, path, universe, truth=truth, seeds=seeds) as drawing:
-        confidential = ConfidentialShard.read(run, universe, spine, shard, schema.n_cells)
+    if settings.is_on_demand(name):
+        families = list(families_of_shard(universe, shard))
+    seeds, truth = (name, shard.geolevel, shard.name), [run.histogram(name)]
+    with single_draw(run, settings, path, name, truth=truth, seeds=seeds) as drawing:
+        confidential = ConfidentialShard.read(universe, shard)
         if families is None:
             answers = noisy_answers(confidential, budget, schema, drawing.noise)
             drawing.publish(DPQUERIES_SCHEMA, measured_batches(answers))

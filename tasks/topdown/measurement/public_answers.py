@@ -83,13 +83,11 @@ from ...census.census import Census, Universe
 from ...census.census_input import read_multiples
 from ...census.invariants import FACILITY_COLUMNS, inhabitable, read_state_totals
 from ...census.queries import counted_rows, incidence, marginal_query
-from ...census.schema import Schema
 from ...runs.directory import RunDirectory
 from ..paths import constraints_file, geography_file, held_file, invariants_file, state_totals_file
 from ..settings import TopdownSettings
 from ..spine.build import spines_of
-from ..spine.files import spine_of
-from ..spine.shards import Shard, released_counts, shards_of
+from ..spine.shards import RunUniverse, Shard, shards_of
 from ..spine.subspines import STATE, state_codes
 from ..workload.implied_types import IMPLIED, implied_labels, implying
 from .constraints import (
@@ -144,23 +142,20 @@ UNITS, FACILITIES = "units", "facilities"
 HOUSING_UNITS = "housing_units"
 
 
-def public_answers(
-    run: RunDirectory, settings: TopdownSettings, universe: str, spine: Spine
-) -> PublicAnswers:
+def public_answers(universe: RunUniverse) -> PublicAnswers:
     """Inputs of the constraints of a universe.
 
     Earlier universes that its relations name must have been estimated.
     """
-    census, public, n_areas = settings.compiled_census, read_public(run), spine.n_blocks
-    declared, units = census.universes[universe], units_of_run(run, census, spine)
-    exact = _exact_answers(run, declared, spine, units, public)
+    public, units = read_public(universe.run), units_of_run(universe)
+    exact = _exact_answers(universe, units, public)
     return PublicAnswers(
-        lambda rows: frame_multiples(declared, public.iloc[rows]),
+        lambda rows: frame_multiples(universe.declared, public.iloc[rows]),
         units,
         exact,
-        released_sums(run, settings, declared, n_areas),
-        read_constraining_answers(run, settings, universe, n_areas),
-        agreed_answers(run, settings, declared, n_areas, exact),
+        released_sums(universe),
+        read_constraining_answers(universe),
+        agreed_answers(universe, exact),
     )
 
 
@@ -196,34 +191,31 @@ def held_invariants(universe: Universe, held: Mapping[str, object]) -> Universe:
     return replace(universe, invariants=tuple(i for i in universe.invariants if i.name in held))
 
 
-def units_of_run(run: RunDirectory, census: Census, spine: Spine) -> dict[str, Units]:
+def units_of_run(universe: RunUniverse) -> dict[str, Units]:
     """`units_of_areas` from a run's file; reads only the geolevels' columns."""
-    file = geography_file(run)
+    file, census = geography_file(universe.run), universe.settings.compiled_census
     columns = [name for name in pq.read_schema(file).names if name in census.geolevels]
-    return units_of_areas(census, spine, pq.read_table(file, columns=columns).to_pandas())
+    areas = pq.read_table(file, columns=columns).to_pandas()
+    return units_of_areas(census, universe.spine, areas)
 
 
 def _exact_answers(
-    run: RunDirectory,
-    universe: Universe,
-    spine: Spine,
-    units: Mapping[str, Units],
-    public: pd.DataFrame,
+    universe: RunUniverse, units: Mapping[str, Units], public: pd.DataFrame
 ) -> dict[str, UnitAnswers]:
     """By held invariant, its exact answers; in the 2020 Census, persons by state where they are
     declared, and housing units by block.
     """
-    file = state_totals_file(run)
+    file, declared = state_totals_file(universe.run), universe.declared
     if HOUSING_UNITS not in public:
         totals = json.loads(file.read_text(encoding="utf-8"))[universe.name]
         return {
             invariant.name: UnitAnswers.of_units(units[invariant.geolevel], totals[invariant.name])
-            for invariant in universe.invariants
+            for invariant in declared.invariants
         }
     found = {}
     of_states = {state: (total,) for state, total in read_state_totals(file).items()}
-    for invariant in universe.invariants:
-        if invariant.geolevel == spine.names[-1]:
+    for invariant in declared.invariants:
+        if invariant.geolevel == universe.spine.names[-1]:
             own = public[[HOUSING_UNITS]].to_numpy()
             found[invariant.name] = UnitAnswers(own, own[:0], np.empty(0, dtype=object))
         elif of_states:
@@ -255,17 +247,15 @@ def _states(spine: Spine) -> Units:
     return Units(number, path)
 
 
-def shard_units(
-    run: RunDirectory, settings: TopdownSettings, universe: Universe, spine: Spine, shard: Shard
-) -> dict[str, tuple[LevelUnits, np.ndarray]]:
+def shard_units(universe: RunUniverse, shard: Shard) -> dict[str, tuple[LevelUnits, np.ndarray]]:
     """By invariant, positions of its units among a shard's geounits, and the units' paths.
 
     Only what the shard needs is computed: nothing for invariants in the finest areas, and only its
     own geolevel for an invariant that is listed there.
     """
-    census, n = settings.compiled_census, shard.stop - shard.start
+    census, spine, n = universe.settings.compiled_census, universe.spine, shard.stop - shard.start
     found = {}
-    for invariant in universe.invariants:
+    for invariant in universe.declared.invariants:
         kind: int | None = None
         if invariant.geolevel == census.geolevels[-1]:
             kind = WHOLE
@@ -276,15 +266,13 @@ def shard_units(
         if kind is not None:
             found[invariant.name] = alike(n, kind), np.empty(0, dtype=object)
             continue
-        units = units_of_run(run, census, spine)[invariant.geolevel]
+        units = units_of_run(universe)[invariant.geolevel]
         level = resolved_units(spine, invariant, units, invariant.name)[shard.geolevel]
         found[invariant.name] = level.part(shard.start, shard.stop), units.path
     return found
 
 
-def geounits_to_units(
-    run: RunDirectory, settings: TopdownSettings, universe: Universe, spine: Spine, shard: Shard
-) -> np.ndarray:
+def geounits_to_units(universe: RunUniverse, shard: Shard) -> np.ndarray:
     """Number `(n,)` of geounits below each of a shard's geounits, down to those that lie in a
     single unit of every invariant; 0 for these themselves.
     """
@@ -292,11 +280,11 @@ def geounits_to_units(
     def has_several(units: Mapping[str, LevelUnits]) -> bool:
         return any(((one.kind == WHOLE) & (one.unit < 0)).any() for one in units.values())
 
-    own = shard_units(run, settings, universe, spine, shard)
+    own, spine = shard_units(universe, shard), universe.spine
     if not has_several({name: units for name, (units, _) in own.items()}):
         return np.zeros(shard.stop - shard.start, dtype=np.int64)
-    units = units_of_run(run, settings.compiled_census, spine)
-    resolved = resolved_invariants(spine, held_invariants(universe, own), units)
+    declared = held_invariants(universe.declared, own)
+    resolved = resolved_invariants(spine, declared, units_of_run(universe))
     depth = bottom = spine.names.index(shard.geolevel)
     while has_several({one: of[spine.names[bottom]] for one, of in resolved.items()}):
         bottom += 1
@@ -309,85 +297,69 @@ def geounits_to_units(
     return found[shard.start : shard.stop]
 
 
-def read_constraining_answers(
-    run: RunDirectory, settings: TopdownSettings, universe: str, n_areas: int
-) -> dict[str, sparse.csr_array]:
+def read_constraining_answers(universe: RunUniverse) -> dict[str, sparse.csr_array]:
     """By name, the answers `(n_areas, n_rows)` that constrain a universe, of earlier releases and
     of earlier universes of the run, which must have been estimated.
     """
-    declared, schema = settings.compiled_census.universes[universe], settings.schema_of(universe)
-    found = {}
-    for held in declared.held:
+    schema, found = universe.schema, {}
+    for held in universe.declared.held:
         if held.release is None:
-            other_schema = settings.schema_of(held.universe)
-            counts = area_counts(run, settings, held.universe, n_areas)
-            found[held.name] = counts @ counted_rows(
-                schema, other_schema, held.query, held.where, held.of
+            other = replace(universe, name=held.universe)
+            found[held.name] = other.area_counts() @ counted_rows(
+                schema, other.schema, held.query, held.where, held.of
             )
-            continue
-        n_rows = marginal_query(schema, held.query).n_rows
-        found[held.name] = _read_held(run, universe, held.name, n_areas, n_rows)
+        else:
+            n_rows = marginal_query(schema, held.query).n_rows
+            found[held.name] = _read_held(universe, held.name, n_rows)
     return found
 
 
-def _read_held(
-    run: RunDirectory, universe: str, name: str, n_areas: int, n_rows: int
-) -> sparse.csr_array:
-    mine = [("universe", "=", universe), ("held", "=", name)]
-    table = pq.read_table(held_file(run), columns=["area", "row", "count"], filters=mine)
+def _read_held(universe: RunUniverse, name: str, n_rows: int) -> sparse.csr_array:
+    file, mine = held_file(universe.run), [("universe", "=", universe.name), ("held", "=", name)]
+    table = pq.read_table(file, columns=["area", "row", "count"], filters=mine)
     area, row, count = (column.to_numpy() for column in table.columns)
-    return sparse.csr_array((count, (area, row)), shape=(n_areas, n_rows))
+    return sparse.csr_array((count, (area, row)), shape=(universe.spine.n_blocks, n_rows))
 
 
-def read_implied_types(
-    run: RunDirectory, settings: TopdownSettings, universe: str, n_areas: int
-) -> tuple[np.ndarray, sparse.csr_array] | None:
+def read_implied_types(universe: RunUniverse) -> tuple[np.ndarray, sparse.csr_array] | None:
     """Implied type `(n_cells,)` of every cell, and the exact answers `(n_areas, n_types)`; None
     where held answers and bounds imply none. See `implied_types`.
     """
-    declared, schema = settings.compiled_census.universes[universe], settings.schema_of(universe)
-    implied = implying(declared, schema) if settings.interleaves(universe) else None
+    schema, is_interleaved = universe.schema, universe.settings.interleaves(universe.name)
+    implied = implying(universe.declared, schema) if is_interleaved else None
     if implied is None:
         return None
     held, bounds = implied
     label, types, _ = implied_labels(schema, held.query, bounds[0].query)
-    return label, _read_held(run, universe, IMPLIED, n_areas, types.size)
+    return label, _read_held(universe, IMPLIED, types.size)
 
 
-def released_sums(
-    run: RunDirectory, settings: TopdownSettings, universe: Universe, n_areas: int
-) -> dict[str, np.ndarray]:
+def released_sums(universe: RunUniverse) -> dict[str, np.ndarray]:
     """By relation, `(n_areas,)` the weighted sum of the released counts of earlier universes."""
     found: dict[str, np.ndarray] = {}
-    for relation in universe.relations:
+    for relation in universe.declared.relations:
         for side in relation.others:
-            sums = area_counts(run, settings, side.universe, n_areas) @ side.weights
+            sums = replace(universe, name=side.universe).area_counts() @ side.weights
             found[relation.name] = found[relation.name] + sums if relation.name in found else sums
     return found
 
 
 def agreed_answers(
-    run: RunDirectory,
-    settings: TopdownSettings,
-    universe: Universe,
-    n_areas: int,
-    exact: Mapping[str, UnitAnswers],
+    universe: RunUniverse, exact: Mapping[str, UnitAnswers]
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """By agreement, least and most `(n_areas, n_rows)` of its query's answers; see `agreements`.
 
     They follow from released counts and from exact totals, so that they cost nothing. The earlier
     universes must have been estimated.
     """
-    found = {}
-    schema = settings.schema_of(universe.name)
-    types = agreeing_types(universe.agreements, schema)
+    found, schema, agreements = {}, universe.schema, universe.declared.agreements
+    types = agreeing_types(agreements, schema)
     if types is not None:
-        return _household_answers(run, settings, types, schema, n_areas)
-    for one in universe.agreements:
-        other_schema = settings.schema_of(one.universe)
-        counts = area_counts(run, settings, one.universe, n_areas)
-        released = counts @ other_schema.cells_where(one.of).astype(np.int64)
-        (invariant,) = universe.invariants
+        return _household_answers(universe, types)
+    for one in agreements:
+        other = replace(universe, name=one.universe)
+        released = other.area_counts() @ other.schema.cells_where(one.of).astype(np.int64)
+        (invariant,) = universe.declared.invariants
         query = marginal_query(schema, one.query)
         agrees = np.zeros(query.n_rows, dtype=bool)
         agrees[query.row_of_cell[schema.cells_where(one.where)]] = True
@@ -397,46 +369,34 @@ def agreed_answers(
 
 
 def _household_answers(
-    run: RunDirectory, settings: TopdownSettings, types: AgreeingTypes, schema: Schema, n_areas: int
+    universe: RunUniverse, types: AgreeingTypes
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """`agreed_answers` of householders, with equal lower and upper limits, and of sizes, with one
     answer, the number of people.
     """
-    found, householders = {}, None
+    found, schema, householders = {}, universe.schema, None
     if types.householders is not None:
         one = types.householders
-        other_schema = settings.schema_of(one.universe)
-        counts = area_counts(run, settings, one.universe, n_areas)
-        row = householders_of_cells(one, schema, other_schema)
+        other = replace(universe, name=one.universe)
+        row = householders_of_cells(one, schema, other.schema)
         answered = incidence(row, marginal_query(schema, one.query).n_rows)
-        householders = (counts @ answered.T).toarray()
+        householders = (other.area_counts() @ answered.T).toarray()
         found[one.name] = householders, householders
     if types.sizes is not None:
         one = types.sizes
-        other_schema = settings.schema_of(one.universe)
-        counts = area_counts(run, settings, one.universe, n_areas)
-        least, most = (counts @ people for people in people_of_cells(one, other_schema))
+        other = replace(universe, name=one.universe)
+        counts = other.area_counts()
+        least, most = (counts @ people for people in people_of_cells(one, other.schema))
         low, high = household_limits(householders, least, most)
         found[one.name] = low[:, None], high[:, None]
     return found
 
 
-def area_counts(
-    run: RunDirectory, settings: TopdownSettings, universe: str, n_areas: int
-) -> sparse.csr_array:
-    """Released counts `(n_areas, n_cells)`, in the order of the geography frame."""
-    spine, n_cells = spine_of(run, universe), settings.schema_of(universe).n_cells
-    found = sparse.coo_array(released_counts(run, universe, spine.geolevels[-1], n_cells))
-    rows = spine.block_row[found.row]
-    return sparse.csr_array((found.data, (rows, found.col)), shape=(n_areas, n_cells))
-
-
 def refuse_unheld_invariants(run: RunDirectory, settings: TopdownSettings) -> None:
     """Raise InputRefused for an invariant that the run's spine cannot hold."""
-    for universe in settings.run.universes:
-        spine = spine_of(run, universe)
-        units = units_of_run(run, settings.compiled_census, spine)
-        resolved_invariants(spine, _with_held_invariants(settings, universe), units)
+    for name in settings.run.universes:
+        universe, held = RunUniverse(run, settings, name), _with_held_invariants(settings, name)
+        resolved_invariants(universe.spine, held, units_of_run(universe))
 
 
 def checked_spines(
@@ -522,11 +482,11 @@ def constrain_universe(run: RunDirectory, settings: TopdownSettings, universe: s
     ]
     if not shards:
         return 0
-    spine, schema = spine_of(run, universe), settings.schema_of(universe)
-    zeros, public = settings.zeros_of(universe), public_answers(run, settings, universe, spine)
-    declared = held_invariants(settings.compiled_census.universes[universe], public.exact)
+    own, zeros = RunUniverse(run, settings, universe), settings.zeros_of(universe)
+    spine, public = own.spine, public_answers(own)
+    declared = held_invariants(own.declared, public.exact)
     resolved = resolved_invariants(spine, declared, public.units)
     for shard in shards:
-        rows = constraints_of_shard(spine, shard, schema, declared, zeros, public, resolved)
+        rows = constraints_of_shard(spine, shard, own.schema, declared, zeros, public, resolved)
         write_constraints(constraints_file(run, universe, shard.geolevel, shard.name), rows)
     return len(shards)

@@ -8,7 +8,7 @@ from ...runs.directory import RunDirectory
 from ...runs.handles import Made, created, reused
 from ...runs.steps import step
 from ..settings import TopdownSettings
-from ..spine.shards import shard_of
+from ..spine.shards import RunUniverse, shard_of
 from .measure import measure_once, measurement_file
 from .public_answers import constrain_universe
 
@@ -25,7 +25,7 @@ def _measured_at(
     run: RunDirectory, settings: TopdownSettings, universe: str, geolevel: str, shard: str
 ) -> Path:
     part = shard_of(run, universe, geolevel, shard)
-    return measurement_file(run, settings, universe, part)
+    return measurement_file(RunUniverse(run, settings, universe), part)
 
 
 @step(
@@ -39,6 +39,6 @@ def measure(
     run: RunDirectory, settings: TopdownSettings, universe: str, geolevel: str, shard: str
 ) -> Made:
     """Publish a shard's noisy measurements; published noise is never drawn again."""
-    part = shard_of(run, universe, geolevel, shard)
-    measure_once(run, settings, universe, part)
-    return created(measurement_file(run, settings, universe, part))
+    of, part = RunUniverse(run, settings, universe), shard_of(run, universe, geolevel, shard)
+    measure_once(of, part)
+    return created(measurement_file(of, part))

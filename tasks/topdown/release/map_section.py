@@ -31,9 +31,9 @@ from ...pages.figures import area_map
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...tables.geometry import read_layers
-from ..measurement.public_answers import area_counts
 from ..paths import geography_file
 from ..settings import TopdownSettings
+from ..spine.shards import RunUniverse
 from .tabulations.levels import SUMMARY_LEVELS, entities_of
 from .tabulations.run import LOWER, MARGIN_LEVEL, SUFFIX, UPPER, tabulated_universes
 from .tabulations.tables import TABLES
@@ -189,7 +189,7 @@ class DeclaredTotals:
     @cached_property
     def released(self) -> Mapping[str, pd.Series]:
         """Released totals of the entities of every level, by either code."""
-        counts = area_counts(self._run, self._settings, self.universe, len(self._areas))
+        counts = RunUniverse(self._run, self._settings, self.universe).area_counts()
         of_area = np.asarray(counts.sum(axis=1)).ravel()
         return {level: self._sums(level, of_area) for level in self._levels}
 

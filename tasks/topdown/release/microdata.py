@@ -46,11 +46,10 @@ from ...runs.directory import RunDirectory
 from ...runs.names import below
 from ...runs.stamps import RowsForm, WrittenFiles, concatenate_rows, write_rows
 from ...tables.columns import coded_texts
-from ..measurement.public_answers import area_counts
 from ..paths import geography_file, invariants_file
 from ..settings import TopdownSettings
 from ..spine.files import spine_of
-from ..spine.shards import released_counts
+from ..spine.shards import RunUniverse, released_counts
 from ..spine.subspines import STATE, first_states, n_pieces, read_areas, state_codes, subspine_of
 from .tabulations.tables import LABELLED, of_occupied
 
@@ -201,7 +200,7 @@ def _write_labelled(run: RunDirectory, settings: TopdownSettings, universe: str)
     """Write the microdata of a universe with labels of areas and levels."""
     census, schema = settings.compiled_census, settings.schema_of(universe)
     areas = read_geography(geography_file(run))
-    cells, counts = of_occupied(area_counts(run, settings, universe, len(areas)))
+    cells, counts = of_occupied(RunUniverse(run, settings, universe).area_counts())
     columns = code_columns(census.geolevels, areas.columns)
     of_areas = {name: coded_texts(*pd.factorize(areas[name])) for name in columns}
     levels = zip(schema.attributes, np.unravel_index(cells, schema.shape), strict=True)
@@ -453,8 +452,8 @@ def _write_described(
     areas = read_geography(geography_file(run))
     schema, later = settings.schema_of(universe.name), settings.schema_of(declared.universe)
     records = match_records(
-        area_counts(run, settings, universe.name, len(areas)),
-        area_counts(run, settings, declared.universe, len(areas)),
+        RunUniverse(run, settings, universe.name).area_counts(),
+        RunUniverse(run, settings, declared.universe).area_counts(),
         rows_that_count(later, schema, held.query, held.where, held.of),
         marginal_query(later, held.query).row_of_cell,
     )

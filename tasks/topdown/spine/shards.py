@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from scipy import sparse
 
 from ....geography.levels import Geolevel, Spine
 from ...answers.estimates import read_estimates
+from ...census.census import Universe
 from ...census.queries import marginal_query
 from ...census.schema import Schema
 from ...runs.directory import RunDirectory
@@ -28,9 +30,49 @@ from ..paths import spine_folder
 from ..settings import TopdownSettings
 from ..workload.budget import Budget
 from ..workload.implied_types import possible_cells
+from .files import spine_of
 
 ROOT = "(root)"
 """Represents the parent in the record of the root's own solve."""
+
+
+@dataclass(frozen=True)
+class RunUniverse:
+    """A universe of a run, by its name, with its spine and what the settings say of it."""
+
+    run: RunDirectory
+    settings: TopdownSettings
+    name: str
+
+    @cached_property
+    def spine(self) -> Spine:
+        """The stored spine."""
+        return spine_of(self.run, self.name)
+
+    @property
+    def schema(self) -> Schema:
+        """The attributes of its cells."""
+        return self.settings.schema_of(self.name)
+
+    @property
+    def budget(self) -> Budget:
+        """Its budget."""
+        return self.settings.budget_of(self.name)
+
+    @property
+    def declared(self) -> Universe:
+        """The census's declaration of it."""
+        return self.settings.compiled_census.universes[self.name]
+
+    def released(self, level: Geolevel, rows: np.ndarray | None = None) -> sparse.csr_array:
+        """Released counts `(n, n_cells)`; see `released_counts`."""
+        return released_counts(self.run, self.name, level, self.schema.n_cells, rows)
+
+    def area_counts(self) -> sparse.csr_array:
+        """Released counts `(n_areas, n_cells)`, in the order of the geography frame."""
+        found = sparse.coo_array(self.released(self.spine.geolevels[-1]))
+        rows = self.spine.block_row[found.row]
+        return sparse.csr_array((found.data, (rows, found.col)), shape=found.shape)
 
 
 @dataclass(frozen=True)
@@ -56,17 +98,16 @@ class Family:
         return self.stop - self.start == 1 or not self.counts.any()
 
 
-def families_of_shard(
-    run: RunDirectory, settings: TopdownSettings, universe: str, spine: Spine, shard: Shard
-) -> Iterator[Family]:
+def families_of_shard(universe: RunUniverse, shard: Shard) -> Iterator[Family]:
     """The shard's parents in order, each with its estimate; one family without one at the root."""
+    spine = universe.spine
     index = spine.names.index(shard.geolevel)
     if index == 0:
-        possible = possible_cells(settings, universe)
+        possible = possible_cells(universe.settings, universe.name)
         yield Family(ROOT, 0, shard.stop - shard.start, possible, None)
         return
     above, rows = spine.geolevels[index - 1], np.arange(shard.parent_start, shard.parent_stop)
-    estimates = released_counts(run, universe, above, settings.schema_of(universe).n_cells, rows)
+    estimates = universe.released(above, rows)
     parents = np.arange(shard.parent_start, shard.parent_stop + 1)
     offsets = np.searchsorted(spine.geolevels[index].parent, parents) - shard.start
     for i, name in enumerate(above.geocode[rows]):

@@ -25,8 +25,7 @@ from spineflow.tasks.topdown.release.microdata import write_universe
 from spineflow.tasks.topdown.release.tabulations.run import tables_of_run
 from spineflow.tasks.topdown.settings import TopdownSettings, universe_waves
 from spineflow.tasks.topdown.spine.build import write_universe_spine
-from spineflow.tasks.topdown.spine.files import read_spine
-from spineflow.tasks.topdown.spine.shards import read_shards, shards_by_geolevel
+from spineflow.tasks.topdown.spine.shards import RunUniverse, read_shards, shards_by_geolevel
 from spineflow.validation.outcome import Outcome
 
 
@@ -48,14 +47,14 @@ def run_declared(settings: TopdownSettings, folder: Path) -> tuple[RunDirectory,
     for wave in universe_waves(settings):
         for universe in wave:
             constrain_universe(run, settings, universe)
-            spine = read_spine(spine_folder(run, universe))
+            own = RunUniverse(run, settings, universe)
             for shard in read_shards(spine_folder(run, universe)):
-                measure_once(run, settings, universe, shard)
+                measure_once(own, shard)
             estimator = estimator_of(settings)
             steps = {ESTIMATE: estimator.estimate, COMBINE: estimator.combine}
-            for stage, geolevel in estimation_order(settings, spine.names):
+            for stage, geolevel in estimation_order(settings, own.spine.names):
                 for shard in shards_by_geolevel(run, universe)[geolevel]:
-                    steps[stage](ShardInput.read(run, settings, universe, spine, shard))
+                    steps[stage](ShardInput.read(own, shard))
     run.unchecked_release.mkdir(exist_ok=True)
     for universe in settings.run.universes:
         write_universe(run, settings, universe)

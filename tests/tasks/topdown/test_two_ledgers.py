@@ -23,7 +23,7 @@ from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.build import write_universe_spine
-from spineflow.tasks.topdown.spine.shards import read_shards
+from spineflow.tasks.topdown.spine.shards import RunUniverse, read_shards
 
 from tests.tasks.topdown.offices import Office, office
 
@@ -67,7 +67,7 @@ def measured(run: RunDirectory, settings: TopdownSettings) -> None:
     TOPDOWN.charge_run(run, settings)
     constrain_universe(run, settings, "residents")
     for shard in read_shards(spine_folder(run, "residents")):
-        measure_once(run, settings, "residents", shard)
+        measure_once(RunUniverse(run, settings, "residents"), shard)
 
 
 def rho_of(ledger: Path) -> dict[str, str]:

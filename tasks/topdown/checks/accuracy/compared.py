@@ -35,7 +35,7 @@ from ...release.tabulations.levels import COLUMNS
 from ...settings import TopdownSettings
 from ...spine.build import areas_of_level, levels_of_run
 from ...spine.files import spine_of
-from ...spine.shards import Shard, released_counts, shards_of
+from ...spine.shards import RunUniverse, Shard, released_counts, shards_of
 from ...spine.subspines import Subspine, n_pieces, n_subspines, subspine_of
 from ...workload.implied_types import structural_zeros
 from ..pieces import cached_result, state_of, store_result
@@ -385,16 +385,15 @@ class PredictedUniverse:
         of the people."""
         census, schema = settings.compiled_census, settings.schema_of(universe)
         declared = replace(census.universes[universe], held=())
-        spine, public = spine_of(run, universe), public_answers.read_public(run)
+        own, public = RunUniverse(run, settings, universe), public_answers.read_public(run)
+        spine = own.spine
         type_is_possible = []
         for start in range(0, len(public), ROWS_AT_ONCE):
             part = public.iloc[start : start + ROWS_AT_ONCE]
             multiples = public_answers.frame_multiples(declared, part)
             type_of_cell, types = possible_types(declared, schema, multiples, len(part))
             type_is_possible.append(types)
-        known = known_totals(
-            settings, universe, spine, public_answers.units_of_run(run, census, spine)
-        )
+        known = known_totals(settings, universe, spine, public_answers.units_of_run(own))
         of_blocks = spine.names[-1] in known
         prediction = theory.Prediction(
             schema=schema,

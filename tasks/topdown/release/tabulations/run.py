@@ -36,10 +36,10 @@ from ....runs.stamps import WrittenFiles, concatenate_rows, write_rows
 from ...intervals.areas import BlockAreas
 from ...intervals.intervals import CellAnswers, PublishedCells
 from ...intervals.run_posterior import RunPosterior
-from ...measurement.public_answers import area_counts
 from ...paths import geography_file
 from ...settings import TopdownSettings
 from ...spine.files import spine_of
+from ...spine.shards import RunUniverse
 from ...spine.subspines import n_pieces, states_of_subspine
 from .legacy import legacy_files, write_state
 from .levels import SUMMARY_LEVELS, entities_of, tables_of, variable_matrix, variables_of
@@ -313,7 +313,7 @@ class NamedTables:
         """Write all tables from the estimates; returns the files."""
         areas, files = read_geography(geography_file(self.run)), list[Path]()
         for table in self.tables():
-            counts = area_counts(self.run, self.settings, table.universe, len(areas))
+            counts = RunUniverse(self.run, self.settings, table.universe).area_counts()
             written = write_declared_table(self.settings, table, counts, areas, self.folder)
             files += [written.parquet, written.csv]
         return files

@@ -33,8 +33,7 @@ from spineflow.tasks.topdown.estimation.spine_estimates import (
 )
 from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.files import read_spine
-from spineflow.tasks.topdown.spine.shards import read_shards
+from spineflow.tasks.topdown.spine.shards import RunUniverse, read_shards
 
 NAMES = ("total", "hhinstlevels", "hhgq", "hispanic * cenrace", "votingage", "detailed")
 
@@ -108,7 +107,6 @@ def measured(county: Path, tmp_path_factory: pytest.TempPathFactory):
 @pytest.mark.slow
 def test_combining_again_or_estimating_elsewhere_gives_the_same_bytes(measured, tmp_path: Path):
     settings, run = measured
-    spine = read_spine(spine_folder(run, "persons"))
     shards = read_shards(spine_folder(run, "persons"))
     contents = []
     for copy in ("one", "two"):
@@ -116,10 +114,11 @@ def test_combining_again_or_estimating_elsewhere_gives_the_same_bytes(measured, 
         other.root.mkdir()
         for name in ("spine", "measurements"):
             (other.root / name).symlink_to(run.root / name)
+        universe = RunUniverse(other, settings, "persons")
         for shard in reversed(shards[1:]):
-            combine_shard(ShardInput.read(other, settings, "persons", spine, shard))
+            combine_shard(ShardInput.read(universe, shard))
         for shard in shards:
-            estimate_shard(ShardInput.read(other, settings, "persons", spine, shard))
+            estimate_shard(ShardInput.read(universe, shard))
         contents.append(
             {
                 path.relative_to(other.root): path.read_bytes()

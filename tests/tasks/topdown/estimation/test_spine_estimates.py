@@ -25,8 +25,7 @@ from spineflow.tasks.topdown.estimation.spine_estimates import (
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.files import read_spine
-from spineflow.tasks.topdown.spine.shards import read_shards
+from spineflow.tasks.topdown.spine.shards import RunUniverse, read_shards
 
 SMALL = cef_schema("persons", ("hhgq", "votingage", "hispanic"))
 UNITS = cef_schema("units", ("occupancy",))
@@ -300,15 +299,13 @@ def test_shards_and_files_give_generalised_least_squares(tmp_path: Path):
     dataset = read_dataset(settings, tmp_path / "dataset")
     layout = lay_out(dataset, settings, tmp_path / "layout")
     run = measure(layout, with_seed(settings, 1), tmp_path / "measured")
-    spine, shards = (
-        read_spine(spine_folder(run, "persons")),
-        read_shards(spine_folder(run, "persons")),
-    )
+    universe = RunUniverse(run, settings, "persons")
+    spine, shards = universe.spine, read_shards(spine_folder(run, "persons"))
     assert [shard.geolevel for shard in shards] == list(spine.names)
     assert any(level.bypassed.any() for level in spine.geolevels)
     for shard in reversed(shards[1:]):
-        combine_shard(ShardInput.read(run, settings, "persons", spine, shard))
-    inputs = [ShardInput.read(run, settings, "persons", spine, shard) for shard in shards]
+        combine_shard(ShardInput.read(universe, shard))
+    inputs = [ShardInput.read(universe, shard) for shard in shards]
     found: list[np.ndarray] = []
     for given in inputs:
         found.append(means_down(spine_steps(given), found[-1] if found else None))

@@ -39,8 +39,13 @@ from spineflow.tasks.topdown.measurement.measure import (
 )
 from spineflow.tasks.topdown.paths import demanded_file, spine_folder
 from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.files import read_spine
-from spineflow.tasks.topdown.spine.shards import Family, Shard, families_of_shard, read_shards
+from spineflow.tasks.topdown.spine.shards import (
+    Family,
+    RunUniverse,
+    Shard,
+    families_of_shard,
+    read_shards,
+)
 from spineflow.tasks.topdown.workload.budget import Budget
 
 QUERIES = ("total", "hhgq", "hispanic * cenrace", "detailed")
@@ -200,7 +205,8 @@ def both_ways(cut_county, tmp_path_factory: pytest.TempPathFactory):
     run.root.mkdir()
     (run.root / "spine").symlink_to(whole.root / "spine")
     demanding = on_demand(chosen)
-    spine = read_spine(spine_folder(whole, "persons"))
+    universe = RunUniverse(run, demanding, "persons")
+    spine = universe.spine
     shards = read_shards(spine_folder(whole, "persons"))
     for shard in shards:
         place = "persons", shard.geolevel
@@ -208,12 +214,12 @@ def both_ways(cut_county, tmp_path_factory: pytest.TempPathFactory):
         if not constraints.exists():
             constraints.parent.mkdir(parents=True)
             constraints.symlink_to(whole.measurements(*place) / "constraints")
-        families = list(families_of_shard(run, demanding, "persons", spine, shard))
+        families = list(families_of_shard(universe, shard))
         geocode = spine.geolevel(shard.geolevel).geocode[shard.start : shard.stop]
         kept = kept_rows(whole.dpqueries(*place, shard.name), families, PERSONS, geocode)
         file = demanded_file(run, *place, shard.name)
         write_parquet_once(file, DEMANDED_SCHEMA, demanded_batches(kept))
-        ShardInput.read(run, demanding, "persons", spine, shard).estimate()
+        ShardInput.read(universe, shard).estimate()
     return whole, run, demanding, spine, shards
 
 
@@ -236,7 +242,7 @@ def test_measurements_for_other_estimates_are_refused(both_ways: Both):
     """
     _, run, demanding, spine, shards = both_ways
     last = next(shard for shard in shards if shard.geolevel == "Block")
-    given = ShardInput.read(run, demanding, "persons", spine, last)
+    given = ShardInput.read(RunUniverse(run, demanding, "persons"), last)
     family = next(family for family in given.families() if not family.is_settled)
     cell = next(c for c in range(PERSONS.n_cells) if c not in family.support)
     other = Family(
