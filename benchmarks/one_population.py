@@ -206,7 +206,7 @@ def together(population: Population) -> Tables:
 def _tables(found: Released, of_persons: np.ndarray, of_households: np.ndarray) -> Tables:
     persons, households = person_levels.universe().schema, household_types.universe().schema
     return {
-        "persons": (persons, found.blocks[found.persons.block], _cells(persons, of_persons)),
+        "persons": (persons, found.blocks[found.person_block], _cells(persons, of_persons)),
         "households": (
             households,
             found.blocks[found.household_block],

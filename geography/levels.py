@@ -181,7 +181,7 @@ def nested_spine(
                 plb_shares=(share,),
                 plb_share_code=np.zeros(len(first), dtype=np.int32),
                 is_aian=is_branch[row] if geolevels else np.zeros(1, dtype=bool),
-                bypassed=np.zeros(len(first), dtype=bool),
+                bypassed=np.full(len(first), share == 0),
                 n_blocks=np.diff(np.r_[first, len(order)]),
             )
         )

@@ -451,22 +451,20 @@ def summarise_spines(
             spine, is_pure=is_pure, privacy_loss=privacy_loss, total_shares=total_shares
         )
         totals = total_covariances(spine, precision)
-        for category in categories:
+        for number, category in enumerate((*categories, *tabulated)):
             targeted = category.targeted()
             if not targeted.any():
                 continue
             head = {"spine": label, "category": category.name, "entities": int(targeted.sum())}
-            distance = off_spine_distances(spine, category)[targeted]
-            distances.append(head | statistics(distance))
             deviation = np.sqrt(entity_variances(spine, category, totals)[targeted])
-            deviations.append(head | statistics(deviation))
-        for category in tabulated:
-            targeted = category.targeted()
-            blocks = np.bincount(category.entity[spine.block_row], minlength=len(category))
-            deviation = np.sqrt(entity_variances(spine, category, totals)[targeted])
-            head = {"spine": label, "category": category.name, "entities": int(targeted.sum())}
-            mean = {"blocks": float(blocks[targeted].mean())}
-            of_tables.append(head | mean | statistics(deviation))
+            if number < len(categories):
+                distance = off_spine_distances(spine, category)[targeted]
+                distances.append(head | statistics(distance))
+                deviations.append(head | statistics(deviation))
+            else:
+                blocks = np.bincount(category.entity[spine.block_row], minlength=len(category))
+                mean = {"blocks": float(blocks[targeted].mean())}
+                of_tables.append(head | mean | statistics(deviation))
     return SpineSummary(
         geounits=_label_frames({label: geounit_counts(spine) for label, spine in spines.items()}),
         fan_out=_label_frames({label: fan_out(spine) for label, spine in spines.items()}),

@@ -53,8 +53,6 @@ def written(tmp_path_factory) -> Path:
     n_homes = int(n_units.sum())
     size = unit_columns(members, n_homes)["FINAL_POP"]
     levels = person_levels.levels_of(members, size)
-    schema = person_levels.universe().schema
-    cells = schema.cells(dict(zip(schema.attributes, levels, strict=True)))
     told = household_levels(members, n_homes)
     homes = np.zeros((len(universe().schema.attributes), n_homes), dtype=int)
     homes[list(DERIVED)] = told
@@ -63,13 +61,13 @@ def written(tmp_path_factory) -> Path:
     order = np.lexsort((kinds, units))
     source = Released(
         BLOCKS,
-        Records(block, cells),
+        block,
         levels,
         np.repeat([0, 1], n_units),
         homes,
-        Records(units[order], kinds[order]),
-        4,
-        11,
+        units=Records(units[order], kinds[order]),
+        n_occupied=4,
+        n_housing=11,
     )
     folder = tmp_path_factory.mktemp("population")
     write_population(Population(source, members), folder)

@@ -33,19 +33,18 @@ from ...census.schema import Schema
 from ...pages.document import NONE, Cell, Details, Section, Table
 from ...runs.directory import RunDirectory
 from ...runs.files import read_record
-from ..ingest.released import Sources, group_by_block, read_released
+from ..ingest.released import PersonsAndHouseholds, Sources, group_by_block, read_released
 from ..release.population import NOBODY, PERSONS_FILE, SUMMARY_FILE, UNITS_FILE
 from ..workload import household_types, person_levels
 from ..workload.household_types import (
     COUPLES,
     FIRST_AGES,
     FIRST_RELATIONSHIP,
+    MARRIED,
     NO_COUPLE,
     OPEN_SIZE,
     PARTNERS,
     ROLE_OF_RELATIONSHIP,
-    SCHOOLCHILD,
-    YOUNG,
     head_races,
 )
 
@@ -59,7 +58,6 @@ ELDERLY_AGES = (60, 65, 75)
 """First ages of the oldest member that households are counted by, from level 1 on."""
 
 SAME_SEX = tuple(at for at, couple in enumerate(COUPLES) if couple.endswith("same"))
-MARRIED = tuple(at for at, couple in enumerate(COUPLES) if couple.startswith("married"))
 """Indices of such couples."""
 
 
@@ -86,23 +84,6 @@ class Ratio:
         return 100 * self.number / self.of if self.of else None
 
 
-@dataclass(frozen=True, eq=False)
-class PersonsAndHouseholds:
-    """Records of blocks: codes of the blocks, and for persons, including group quarters, and
-    households their block as a position there, `(n,)`, and levels in all attributes of their
-    schema, `(5, n)` and `(7, n)`. `person_unit` and `unit` are the numbers of the units that they
-    are in, -1 in none, where persons have units.
-    """
-
-    blocks: np.ndarray
-    person_block: np.ndarray
-    person_levels: np.ndarray
-    household_block: np.ndarray
-    household_levels: np.ndarray
-    person_unit: np.ndarray | None = None
-    unit: np.ndarray | None = None
-
-
 class _Areas:
     """Persons in households as members, and households by their type's attributes, each with its
     area, `(n,)` each.
@@ -116,7 +97,7 @@ class _Areas:
         """Group by the areas given by the first digits of a block's code."""
         codes, area = np.unique(records.blocks.astype(f"<U{digits}"), return_inverse=True)
         area = area.reshape(-1)
-        inside = _in_households_mask(records)
+        inside = records.inside
         people = records.person_levels[:, inside]
         self.n = len(codes)
         self.of_person = area[records.person_block[inside]]
@@ -124,16 +105,13 @@ class _Areas:
         self.is_alone = people[person_levels.KIND] == person_levels.relationships().alone
         self.of_home = area[records.household_block]
         self.levels = records.household_levels
-        parts, ages = household_types.parts_of_types(), np.array([[1 << YOUNG], [1 << SCHOOLCHILD]])
-        kind = self.levels[household_types.TYPE]
-        self.size = parts["size"][kind]
-        self.couple = parts["couple"][kind]
-        self.own = (parts["own"][kind] & ages) > 0
-        self.children = (parts["children"][kind] & ages) > 0
-        has_relatives = [one.has_relatives for one in household_types.household_types()]
-        self.has_relatives = np.array(has_relatives)[kind]
-        self.has_minors = parts["minors"][kind] > 0
-        self.has_generations = parts["generations"][kind] > 0
+        types, ages = household_types.parts_of_types(), np.array([[1], [2]])
+        parts = {name: of[self.levels[household_types.TYPE]] for name, of in types.items()}
+        self.size, self.couple = parts["size"], parts["couple"]
+        self.own, self.children = (parts[of] & ages > 0 for of in ("own", "children"))
+        self.has_relatives = parts["relatives"] > 0
+        self.has_minors = parts["minors"] > 0
+        self.has_generations = parts["generations"] > 0
 
     def persons(self, mask: np.ndarray) -> np.ndarray:
         """Number of the persons of a mask, by area `(n_areas,)`."""
@@ -218,12 +196,6 @@ def measure_areas(records: PersonsAndHouseholds, digits: int) -> dict[Measure, R
     found[Measure("M9", f"gross {words}")] = Ratio(int(abs(difference).sum()), n)
     found[Measure("M9", f"net {words}")] = Ratio(int(difference.sum()), n)
     return found
-
-
-def _in_households_mask(records: PersonsAndHouseholds) -> np.ndarray:
-    """Mask of the persons who live in households."""
-    kind = records.person_levels[person_levels.KIND]
-    return person_levels.relationships().of_level[kind] > 0
 
 
 def _races_and_origins(areas: _Areas) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
@@ -318,7 +290,7 @@ def _homeless(records: PersonsAndHouseholds) -> np.ndarray | None:
     """
     if records.person_unit is None or records.unit is None:
         return None
-    inside = _in_households_mask(records)
+    inside = records.inside
     n = 1 + max(records.person_unit.max(initial=0), records.unit.max(initial=0))
     unit = records.person_unit[inside]
     home = records.household_block * n + records.unit
@@ -334,7 +306,7 @@ def agreement_section(sources: Sources, folder: Path, *, with_truth: bool) -> Se
     folder : folder of the one population. with_truth : whether the input may be shown; never if any
     run's input is confidential.
     """
-    records = {"apart": released_apart(sources), "one population": read_population(folder)}
+    records = {"apart": read_released(sources), "one population": read_population(folder)}
     truth = true_records(sources) if with_truth else None
     if truth is not None:
         records["truth"] = truth
@@ -383,18 +355,6 @@ def _counts(run: RunDirectory, universe: str) -> pa.Table:
     """Geocode, cell and count of all entries of a universe."""
     table = pq.read_table(run.histogram(universe), columns=["block_geocode", "cell", "count"])
     return table.rename_columns(["geocode", "cell", "count"])
-
-
-def released_apart(sources: Sources) -> PersonsAndHouseholds:
-    """The records of the separate releases, in which persons have no units."""
-    found = read_released(sources)
-    return PersonsAndHouseholds(
-        found.blocks,
-        found.persons.block,
-        found.person_levels,
-        found.household_block,
-        found.household_levels,
-    )
 
 
 def read_population(folder: Path) -> PersonsAndHouseholds:

@@ -196,7 +196,7 @@ def blocks_of(source: Released) -> Blocks:
     """
     people, inside, levels = source.people, source.inside, source.household_levels
     every = np.arange(len(source.blocks) + 1)
-    person_starts = np.searchsorted(source.persons.block[inside], every)
+    person_starts = np.searchsorted(source.person_block[inside], every)
     household_starts = np.searchsorted(source.household_block, every)
     homeless = (np.diff(person_starts) > 0) & (np.diff(household_starts) == 0)
     if homeless.any():

@@ -25,7 +25,9 @@ from ..workload.household_types import (
     FIRST_RELATIONSHIP,
     GENERATION,
     HOUSEHOLDER,
+    MARRIED,
     N_BANDS,
+    NO_COUPLE,
     NONRELATIVE,
     OPEN_SIZE,
     OWN_CHILD,
@@ -119,23 +121,23 @@ def _required_members(one: HouseholdType, adults: tuple[int, ...]) -> list[np.nd
     """Masks of the members required by a type, the householder first."""
     roles, bands = _roles(one), (*minor_bands(one.children), *adults)
     found = [place_set((HOUSEHOLDER if one.size > 1 else ALONE,), (TEENAGER, *ADULT_BANDS))]
-    if one.is_couple:
+    if one.couple != NO_COUPLE:
         found.append(place_set((PARTNERS[one.couple],), adults))
-    found += [place_set((OWN_CHILD,), minor_bands((age,))) for age in one.own]
+    found += [place_set((OWN_CHILD,), minor_bands(age)) for age in (1, 2) if one.own & age]
     kin: tuple[int, ...] = ()
-    if one.is_multigenerational:
+    if one.generations:
         kin = (GENERATION,)
         found += [] if one.own else [place_set((OWN_CHILD,), adults)]
-    elif one.has_relatives and not (one.is_married or one.own):
+    elif one.relatives and not (one.own or one.couple in MARRIED):
         kin = (GENERATION, RELATIVE)
-    further = [age for age in one.children if age not in one.own]
-    children = [place_set(roles, minor_bands((age,))) for age in further]
+    further = [age for age in (1, 2) if one.children & ~one.own & age]
+    children = [place_set(roles, minor_bands(age)) for age in further]
     if kin and len(found) + len(children) < one.size:
-        grown = () if one.is_multigenerational else (OWN_CHILD,)
+        grown = () if one.generations else (OWN_CHILD,)
         children.append(place_set(kin, bands) | place_set(grown, adults))
     elif kin:
         # One of the children is the relative, or the third generation.
-        children[0] = place_set(kin, minor_bands((further[0],)))
+        children[0] = place_set(kin, minor_bands(further[0]))
     return [*found, *children]
 
 
@@ -149,9 +151,9 @@ def _free(one: HouseholdType, adults: tuple[int, ...]) -> np.ndarray:
 
 def _roles(one: HouseholdType) -> tuple[int, ...]:
     """Roles of members who are neither householder, partner nor own child."""
-    if not (one.has_relatives or one.is_married):
+    if not one.relatives:
         return (NONRELATIVE,)
-    has_generation = one.is_multigenerational or not one.own
+    has_generation = one.generations or not one.own
     return (GENERATION, RELATIVE, NONRELATIVE) if has_generation else (RELATIVE, NONRELATIVE)
 
 

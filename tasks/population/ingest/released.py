@@ -74,23 +74,20 @@ def counts_of(run: RunDirectory, universe: str, geolevel: str) -> pa.Table:
 
 
 @dataclass(frozen=True, eq=False)
-class Released:
-    """Released data of every block: its code; persons; households, in the order of tenure; all
-    units, in the order of their kinds.
-
-    levels : levels of persons `(5, n)` and of households `(7, n)`.
+class PersonsAndHouseholds:
+    """Records of blocks: codes of the blocks, and for persons, including group quarters, and
+    households their block as a position there, `(n,)`, and levels in all attributes of their
+    schema, `(5, n)` and `(7, n)`. `person_unit` and `unit` are the numbers of the units that they
+    are in, -1 in none, where persons have units.
     """
 
     blocks: np.ndarray
-    persons: Records
+    person_block: np.ndarray
     person_levels: np.ndarray
     household_block: np.ndarray
     household_levels: np.ndarray
-    units: Records
-    n_occupied: int
-    """Number of levels of occupied units, which come first."""
-    n_housing: int
-    """Number of levels of housing units, occupied or vacant."""
+    person_unit: np.ndarray | None = None
+    unit: np.ndarray | None = None
 
     @cached_property
     def people(self) -> Members:
@@ -99,8 +96,20 @@ class Released:
 
     @cached_property
     def inside(self) -> np.ndarray:
-        """Mask of the persons who live in households."""
+        """Positions of the persons who live in households."""
         return np.flatnonzero(self.people.relationship > 0)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Released(PersonsAndHouseholds):
+    """Released data of every block: persons; households, in the order of tenure; and all units, in
+    the order of their kinds."""
+
+    units: Records
+    n_occupied: int
+    """Number of levels of occupied units, which come first."""
+    n_housing: int
+    """Number of levels of housing units, occupied or vacant."""
 
 
 def read_released(sources: Sources) -> Released:
@@ -122,11 +131,11 @@ def read_released(sources: Sources) -> Released:
         raise ValueError("units are not declared as occupied, vacant and other ones, in this order")
     return Released(
         blocks,
-        people,
+        people.block,
         np.stack(people.levels(persons.universe().schema)),
         homes.block[order],
         levels[:, order],
-        every,
-        len(occupied),
-        len(housing),
+        units=every,
+        n_occupied=len(occupied),
+        n_housing=len(housing),
     )

@@ -102,7 +102,7 @@ def write_population(population: Population, folder: Path) -> list[Path]:
     unit[source.inside] = number[is_occupied][population.members.unit]
     relationship = np.where(unit == NOBODY, NOBODY, everybody[person_levels.KIND])
     persons = {
-        "geocode": label_levels(source.persons.block, blocks),
+        "geocode": label_levels(source.person_block, blocks),
         "unit": pa.array(unit, pa.int64(), mask=unit == NOBODY),
         "relationship": label_levels(relationship, person_levels.relationships().labels),
         **attributes(person_levels.universe().schema, everybody),
@@ -123,7 +123,7 @@ def summary(population: Population) -> dict[str, object]:
     }
     persons = np.any(list(changed.values()), axis=0)
     blocks = np.concatenate(
-        [source.household_block[households], source.persons.block[source.inside][persons]]
+        [source.household_block[households], source.person_block[source.inside][persons]]
     )
     return {
         "blocks": len(np.unique(source.household_block)),

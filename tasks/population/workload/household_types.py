@@ -12,7 +12,6 @@ oldest member in compiled loops, from the number of members in each place.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
@@ -155,16 +154,13 @@ COUPLES = (
     "cohabiting same",
     "no couple",
 )
-NO_COUPLE = 4
+MARRIED, NO_COUPLE = (0, 1), 4
+"""Kinds of couples."""
 OPEN_SIZE = 7
 """The size that represents itself and all larger ones."""
 
-_AGES = {
-    "none": (),
-    "under 6": (YOUNG,),
-    "6 to 17": (SCHOOLCHILD,),
-    "of both ages": (YOUNG, SCHOOLCHILD),
-}
+_AGES = {"none": 0, "under 6": 1, "6 to 17": 2, "of both ages": 3}
+"""Ages of children as they are numbered in types, each age a bit."""
 
 FIRST_AGES = (15, 25, 35, 45, 55, 60, 65, 75, 85)
 """First age of each level of a householder's age."""
@@ -175,29 +171,19 @@ def levels_of_age(age: np.ndarray) -> np.ndarray:
     return np.searchsorted(FIRST_AGES, age, side="right") - 1
 
 
-@dataclass(frozen=True)
-class HouseholdType:
-    """Attributes of a type: couple, whether relatives live there, bands of own children and of all
-    children, whether anyone is a minor, whether three generations, size.
+class HouseholdType(NamedTuple):
+    """Attributes of a type: couple; whether relatives live there, as in every marriage; ages of own
+    children and of all children, 1 under 6, 2 from 6 to 17, 3 of both ages; whether anyone is a
+    minor; whether three generations; size.
     """
 
     couple: int
-    has_relatives: bool
-    own: tuple[int, ...]
-    children: tuple[int, ...]
-    has_minors: bool
-    is_multigenerational: bool
+    relatives: int
+    own: int
+    children: int
+    minors: int
+    generations: int
     size: int
-
-    @property
-    def is_married(self) -> bool:
-        """Whether the householder has a spouse, who is a relative."""
-        return self.couple < 2
-
-    @property
-    def is_couple(self) -> bool:
-        """Whether the householder has a spouse or partner."""
-        return self.couple != NO_COUPLE
 
 
 def type_of_label(label: str) -> HouseholdType:
@@ -205,7 +191,7 @@ def type_of_label(label: str) -> HouseholdType:
 
     >>> label = "no couple; relatives; own under 6; children of both ages; minors; size 4"
     >>> type_of_label(label).own
-    (0,)
+    1
     """
     size = re.search(r"; size (\d)\+?$", label)
     if size is None:
@@ -213,18 +199,18 @@ def type_of_label(label: str) -> HouseholdType:
     couple, relatives, own, children, minors, *rest = label.split("; ")
     return HouseholdType(
         COUPLES.index(couple),
-        relatives == "relatives",
+        int(relatives == "relatives"),
         _AGES[own.removeprefix("own ")],
         _AGES[children.removeprefix("children ")],
-        minors == "minors",
-        "three generations" in rest,
+        int(minors == "minors"),
+        int("three generations" in rest),
         int(size[1]),
     )
 
 
-def minor_bands(ages: tuple[int, ...]) -> tuple[int, ...]:
-    """Bands of places of children under 6, of 6 to 17, or both."""
-    return tuple(b for age in ages for b in ((YOUNG,) if age == YOUNG else (SCHOOLCHILD, TEENAGER)))
+def minor_bands(ages: int) -> tuple[int, ...]:
+    """Bands of places of children of some ages, numbered as in types."""
+    return (YOUNG,) * (ages & 1) + (SCHOOLCHILD, TEENAGER) * (ages >> 1)
 
 
 def universe() -> Universe:
@@ -246,21 +232,8 @@ def household_types() -> tuple[HouseholdType, ...]:
 
 @cache
 def parts_of_types() -> dict[str, np.ndarray]:
-    """Parts that each type consists of, as levels `(n_types,)` by name of the part; own children
-    and all children are 1 under 6, 2 from 6 to 17, 3 of both ages.
-    """
-    types = household_types()
-    kin = [one.has_relatives or one.is_married for one in types]
-    generations = [one.is_multigenerational for one in types]
-    return {
-        "couple": np.array([one.couple for one in types]),
-        "own": np.array([sum(1 << age for age in one.own) for one in types]),
-        "children": np.array([sum(1 << age for age in one.children) for one in types]),
-        "kin": np.array(kin).astype(int),
-        "minors": np.array([one.has_minors for one in types]).astype(int),
-        "generations": np.array(generations).astype(int),
-        "size": np.array([one.size for one in types]),
-    }
+    """Attributes of all types `(n_types,)`, by name."""
+    return dict(zip(HouseholdType._fields, np.array(household_types()).T, strict=True))
 
 
 @cache
@@ -283,8 +256,6 @@ _N_RACES = 63
 
 N_MEMBERS = ALONE * N_BANDS
 """Places that members are counted by; a person living alone is a householder."""
-_MARRIED = 2
-"""Kinds of couples below it are married; a spouse is a relative."""
 
 
 class Types(NamedTuple):
@@ -305,9 +276,7 @@ class Types(NamedTuple):
 def types() -> Types:
     """The declared types."""
     kind = np.full((NO_COUPLE + 1, 2, 4, 4, 2, 2, OPEN_SIZE + 1), -1)
-    names = ("couple", "kin", "own", "children", "minors", "generations", "size")
-    household = tuple(parts_of_types()[name] for name in names)
-    kind[household] = np.arange(len(household[0]))
+    kind[tuple(parts_of_types().values())] = np.arange(len(household_types()))
     return Types(kind, possible())
 
 
@@ -365,7 +334,7 @@ def derived_type(types: Types, members: np.ndarray, size: int) -> tuple[int, int
                 own |= age if role == OWN_CHILD else 0
     if n_partners > 1:
         return -1, 0
-    kin = int(has_kin or couple < _MARRIED)
+    kin = int(has_kin or couple in MARRIED)
     three = int(has_own and has_generation)
     level_of_size = min(size, OPEN_SIZE)
     return types.kind[couple, kin, own, children, int(has_minors), three, level_of_size], oldest

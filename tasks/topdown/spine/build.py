@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -37,7 +37,6 @@ from ....geography.rules import (
 )
 from ....geography.spine import CONVENTIONAL_DIGITS, build_spine
 from ...census.areas import code_columns, joined_codes
-from ...census.census import Census
 from ...census.invariants import (
     FACILITY_COLUMNS,
     inhabitable,
@@ -51,29 +50,38 @@ from ...runs.errors import InputRefused, refuse_errors
 from ...runs.names import did_you_mean
 from ..paths import geography_file, invariants_file, spine_folder
 from ..settings import TopdownSettings
-from ..workload.sections import DHC, GeographySettings
+from ..workload.sections import DHC
 from .files import write_spine
 from .shards import cut_spine, write_shards
 
 
-def spine_rules(settings: GeographySettings, census: Census) -> SpineRules:
+def _group_rules(settings: TopdownSettings) -> dict[str, Any]:
+    """The rules of every kind of spine; nothing is bypassed where areas alone are measured."""
+    geography = settings.geography
+    return {
+        "fanout_cutoff": geography.fanout_cutoff,
+        "cut": geography.block_groups,
+        "bypass": geography.bypass and not settings.blocks_only,
+        "bypass_cutoff": None if geography.bypass_cutoff == "none" else geography.bypass_cutoff,
+    }
+
+
+def spine_rules(settings: TopdownSettings) -> SpineRules:
     """The rules according to `geography`; raises GeographyRefused for invalid values."""
-    ranges = tuple(AianRange(**entry.model_dump()) for entry in settings.aian_ranges)
-    if settings.aian_areas is not None:
-        ranges = select_aian_areas(ranges, settings.aian_areas)
-    columns = {name: category.column for name, category in census.geography.categories.items()}
-    if settings.school_district_column is not None:
-        columns["school_district"] = settings.school_district_column
+    geography, declared = settings.geography, settings.compiled_census.geography.categories
+    ranges = tuple(AianRange(**entry.model_dump()) for entry in geography.aian_ranges)
+    if geography.aian_areas is not None:
+        ranges = select_aian_areas(ranges, geography.aian_areas)
+    columns = {name: category.column for name, category in declared.items()}
+    if geography.school_district_column is not None:
+        columns["school_district"] = geography.school_district_column
     return SpineRules(
         aian_ranges=ranges,
         columns=columns,
-        strong_mcd_states=settings.strong_mcd_states,
-        fanout_cutoff=settings.fanout_cutoff,
-        cut=settings.block_groups,
-        greedy_tract_subset_groups=settings.tract_subset_groups == "greedy",
-        bypass=settings.bypass,
-        bypass_cutoff=None if settings.bypass_cutoff == "none" else settings.bypass_cutoff,
-        categories=settings.categories,
+        strong_mcd_states=geography.strong_mcd_states,
+        greedy_tract_subset_groups=geography.tract_subset_groups == "greedy",
+        categories=geography.categories,
+        **_group_rules(settings),
     )
 
 
@@ -85,7 +93,7 @@ def refuse_no_spine(settings: TopdownSettings) -> None:
         for universe in settings.run.universes:
             shares = settings.budget[universe].geolevels
             if settings.has_block_rules:
-                spine_rules(settings.geography, census)
+                spine_rules(settings)
                 block_geolevels(shares, kind)
             else:
                 declared_geolevels(shares, kind, census.geolevels)
@@ -139,8 +147,8 @@ class AreaSpines:
         self.census, self.kind = settings.compiled_census, settings.geography.spine
 
     def shares(self, universe: str) -> dict[str, Fraction]:
-        """Shares of the geolevels as the settings have them, measured or not."""
-        return dict(self.settings.budget[universe].geolevels)
+        """Shares of the geolevels, measured or not."""
+        return dict(self.settings.budget_of(universe).geolevel_shares)
 
     def read(self, run: RunDirectory) -> PublicTables:
         """The areas from the files of a run."""
@@ -150,11 +158,13 @@ class AreaSpines:
         """The rows of the geography that `Spine.block_row` and the categories' entities number."""
         return tables[0]
 
-    def spine(self, universe: str, tables: PublicTables) -> Spine:
-        """The spine of a universe; raises InputRefused for a geography or rules that make none, and
-        for categories that cannot be formed, which all spines need for their report.
+    def spine(self, universe: str, tables: PublicTables, kind: str | None = None) -> Spine:
+        """The spine of a universe, of the settings' kind by default; raises InputRefused for a
+        geography or rules that make none, and for categories that cannot be formed, which all
+        spines need for their report.
         """
-        return self._built(universe, tables, self.kind)
+        with refuse_errors(f"Spine of {universe}: ", of=GeographyRefused):
+            return self._of_kind(universe, tables, kind or self.kind)
 
     def compared(self, universe: str, spine: Spine, tables: PublicTables) -> dict[str, Spine]:
         """The spine of a universe by its kind, after one of the kind `before` with the same budget
@@ -163,7 +173,7 @@ class AreaSpines:
         own = {spine.kind: spine}
         if spine.kind == self.before:
             return own
-        return {self.before: self._built(universe, tables, self.before)} | own
+        return {self.before: self.spine(universe, tables, self.before)} | own
 
     def categories(self, universe: str, tables: PublicTables) -> tuple[Category, ...]:
         """The off-spine entity categories of a universe; raises InputRefused as `spine`."""
@@ -181,11 +191,6 @@ class AreaSpines:
         geography = read_geography(geography_file(run))
         units = declared_units(geography, self.census.geolevels).get(geolevel)
         return None if units is None else Units(units.number[spine.block_row], units.path)
-
-    def _built(self, universe: str, tables: PublicTables, kind: str) -> Spine:
-        with refuse_errors(f"Spine of {universe}: ", of=GeographyRefused):
-            spine = self._of_kind(universe, tables, kind)
-        return with_blocks_only(spine) if self.settings.blocks_only else spine
 
     def _of_kind(self, universe: str, tables: PublicTables, kind: str) -> Spine:
         settings, shares, geography = self.settings, self.shares(universe), tables[0]
@@ -229,7 +234,7 @@ class AreaSpines:
             areas.assign(block_geocode=joined_codes(areas, columns)),
             geolevel_shares=self.shares(universe),
             kind=DHC,
-            rules=spine_rules(self.settings.geography, self.census),
+            rules=spine_rules(self.settings),
             is_pure=self.settings.budget_of(universe).is_pure,
         )
         paths = areas["block_geocode"].to_numpy(dtype=object)
@@ -253,11 +258,11 @@ class BlockSpines(AreaSpines):
         """The inhabitable blocks."""
         return _inhabitable_blocks(self.settings.run.universes[0], tables)[0]
 
-    def spine(self, universe: str, tables: PublicTables) -> Spine:
+    def spine(self, universe: str, tables: PublicTables, kind: str | None = None) -> Spine:
         """The spine of a universe; see `AreaSpines.spine`."""
         if self.kind in ("conventional", "aian"):
             self.categories(universe, tables)
-        return super().spine(universe, tables)
+        return super().spine(universe, tables, kind)
 
     def categories(self, universe: str, tables: PublicTables) -> tuple[Category, ...]:
         """The off-spine entity categories of a universe; raises InputRefused as `spine`."""
@@ -265,7 +270,7 @@ class BlockSpines(AreaSpines):
         with refuse_errors(f"Spine of {universe}: ", of=GeographyRefused):
             return off_spine_categories(
                 blocks,
-                spine_rules(self.settings.geography, self.census),
+                spine_rules(self.settings),
                 group_quarters=group_quarters,
                 kind=self.kind,
             )
@@ -284,12 +289,11 @@ class BlockSpines(AreaSpines):
     def _of_kind(self, universe: str, tables: PublicTables, kind: str) -> Spine:
         blocks, group_quarters = _inhabitable_blocks(universe, tables)
         shares = self.shares(universe)
-        rules = spine_rules(self.settings.geography, self.census)
         return build_spine(
             blocks,
             geolevel_shares=shares if kind == self.kind else on_aian_spine(shares),
             kind=kind,
-            rules=replace(rules, bypass=rules.bypass and not self.settings.blocks_only),
+            rules=spine_rules(self.settings),
             is_pure=self.settings.budget_of(universe).is_pure,
             group_quarters=group_quarters,
         )
@@ -365,11 +369,11 @@ def on_aian_spine(geolevel_shares: Mapping[str, Fraction]) -> dict[str, Fraction
     Example: equal shares of the eight geolevels of the DHC spine give the tracts 3/8, for prims,
     tract subset groups and tract subsets.
     """
-    order = GEOLEVEL_ORDER["aian"]
-    sums = dict.fromkeys(order, Fraction(0))
+    sums: dict[str, Fraction] = {}
     for name, share in geolevel_shares.items():
-        sums[name if name in order else "Tract"] += share
-    return {name: share for name, share in sums.items() if share}
+        own = name if name in GEOLEVEL_ORDER["aian"] else "Tract"
+        sums[own] = sums.get(own, Fraction(0)) + share
+    return sums
 
 
 def declared_rules(settings: TopdownSettings, areas: pd.DataFrame) -> DeclaredRules:
@@ -404,28 +408,9 @@ def declared_rules(settings: TopdownSettings, areas: pd.DataFrame) -> DeclaredRu
         geolevels=declared.geolevels,
         categories=tuple(categories),
         branch=branch,
-        fanout_cutoff=settings.geography.fanout_cutoff,
-        cut=settings.geography.block_groups,
-        bypass=settings.geography.bypass and not settings.blocks_only,
-        bypass_cutoff=spine_rules(settings.geography, settings.compiled_census).bypass_cutoff,
+        **_group_rules(settings),
         never_split=declared.geolevels[: max(exact, default=0) + 1],
     )
-
-
-def with_blocks_only(spine: Spine) -> Spine:
-    """The spine with the whole budget at its blocks and none at all other geounits."""
-    geolevels = []
-    for level in spine.geolevels:
-        share = Fraction(level is spine.geolevels[-1])
-        geolevels.append(
-            replace(
-                level,
-                plb_shares=(share,),
-                plb_share_code=np.zeros(len(level), dtype=np.int32),
-                bypassed=np.full(len(level), share == 0),
-            )
-        )
-    return replace(spine, geolevels=tuple(geolevels))
 
 
 def _inhabitable_blocks(

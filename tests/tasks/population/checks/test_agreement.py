@@ -10,13 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from spineflow.tasks.population.checks.accuracy import (
-    PersonsAndHouseholds,
-    measure_areas,
-    read_population,
-    released_apart,
-    true_records,
-)
+from spineflow.tasks.population.checks.accuracy import measure_areas, read_population, true_records
 from spineflow.tasks.population.estimation.blocks import (
     blocks_of,
     piece_names,
@@ -25,7 +19,7 @@ from spineflow.tasks.population.estimation.blocks import (
     write_members,
     write_release_records,
 )
-from spineflow.tasks.population.ingest.released import Sources, read_released
+from spineflow.tasks.population.ingest.released import PersonsAndHouseholds, Sources, read_released
 from spineflow.tasks.population.release.population import population_of_pieces, write_population
 from spineflow.tasks.population.workload import household_types, person_levels
 from spineflow.tasks.runs.directory import RunDirectory
@@ -124,7 +118,7 @@ def test_what_is_released_of_every_block_is_read(made: tuple) -> None:
     sources, *_ = made
     found = read_released(sources)
     assert found.blocks.tolist() == [A, B, C]
-    assert np.bincount(found.persons.block).tolist() == [3, 2, 1]
+    assert np.bincount(found.person_block).tolist() == [3, 2, 1]
     assert found.household_block.tolist() == [0, 1]
     assert np.bincount(found.units.block).tolist() == [2, 1, 1]
     kinds = household_types.unit_kinds().labels("tenvacgq")
@@ -135,7 +129,7 @@ def test_what_is_released_of_every_block_is_read(made: tuple) -> None:
 
 def test_releases_apart_have_the_records_that_were_released(made: tuple) -> None:
     sources, *_ = made
-    found = released_apart(sources)
+    found = read_released(sources)
     people, homes = APART
     blocks = np.array([A, B, C])
     given = PersonsAndHouseholds(
@@ -156,7 +150,7 @@ def test_true_records_are_those_of_the_input_while_they_are_there(tmp_path: Path
     assert found is not None
     assert (
         sorted_rows(found)[0]
-        == sorted_rows(released_apart(sources_of(tmp_path / "apart", *FITTING)))[0]
+        == sorted_rows(read_released(sources_of(tmp_path / "apart", *FITTING)))[0]
     )
     assert not any(
         measure.number == "M1" and ratio.number

@@ -8,12 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.population.checks.accuracy import (
-    GEOLEVELS,
-    PersonsAndHouseholds,
-    Ratio,
-    measure_areas,
-)
+from spineflow.tasks.population.checks.accuracy import GEOLEVELS, Ratio, measure_areas
+from spineflow.tasks.population.ingest.released import PersonsAndHouseholds
 from spineflow.tasks.population.workload import household_types, person_levels
 
 A, B, C = "3500100000110000", "3500100000110001", "3500100000120000"

@@ -91,7 +91,7 @@ def test_labels_tell_types() -> None:
     told = type_of_label(
         "cohabiting same; no relatives; own none; children 6 to 17; minors; size 7+"
     )
-    assert (told.couple, told.has_relatives, told.children, told.size) == (3, False, (1,), 7)
+    assert (told.couple, told.relatives, told.children, told.size) == (3, 0, 2, 7)
     with pytest.raises(ValueError, match="has no size"):
         type_of_label("no couple; relatives; own none; children none; no minors")
 
