@@ -63,7 +63,7 @@ from .paths import (
 from .workload.budgets import LevelNoise, level_budget, level_noise, refuse_missed_margins
 from .workload.guarantee import curve_of_change, exact_of, statement_of, tabulation_plan
 from .workload.parameters import MechanismParameters, Parameters, choose_table
-from .workload.tabulations import NOT_MEASURED, SEX_BY_AGE, TABULATIONS, Tabulation
+from .workload.tabulations import KEY, NOT_MEASURED, SEX_BY_AGE, TABULATIONS, Tabulation
 
 
 @dataclass(frozen=True)
@@ -160,90 +160,68 @@ def true_counts(
 
 ROWS_PER_ROW_GROUP = 1 << 18
 
-MEASURED_SCHEMA = pa.schema(
-    [
-        pa.field("region_type", pa.string(), nullable=False),
-        pa.field("region_id", pa.string(), nullable=False),
-        pa.field("iteration_code", pa.string(), nullable=False),
-        pa.field("table", pa.int8(), nullable=False),
-        pa.field("total_only", pa.bool_(), nullable=False),
-        pa.field("value", INTEGER_LIST, nullable=False),
-        pa.field("variance", pa.float64(), nullable=False),
-        pa.field("plb", pa.string(), nullable=False),
-    ]
+
+def _schema(**kinds: pa.DataType) -> pa.Schema:
+    return pa.schema([pa.field(name, kind, nullable=False) for name, kind in kinds.items()])
+
+
+MEASURED_SCHEMA = _schema(
+    **dict.fromkeys(KEY, pa.string()),
+    table=pa.int8(),
+    total_only=pa.bool_(),
+    value=INTEGER_LIST,
+    variance=pa.float64(),
+    plb=pa.string(),
 )
-STAGE_1_SCHEMA = pa.schema(
-    [
-        pa.field("region_id", pa.string(), nullable=False),
-        pa.field("iteration_code", pa.string(), nullable=False),
-        pa.field("value", pa.int64(), nullable=False),
-        pa.field("variance", pa.float64(), nullable=False),
-        pa.field("plb", pa.string(), nullable=False),
-    ]
+STAGE_1_SCHEMA = _schema(
+    **dict.fromkeys(KEY[1:], pa.string()),
+    value=pa.int64(),
+    variance=pa.float64(),
+    plb=pa.string(),
 )
 
 
-@dataclass(frozen=True)
-class GroupNames:
-    """Names of a shard's groups: every region with every iteration.
-
-    `region_ids` (n_regions,) and `iteration_codes` (n_iterations,) are texts; `total_only` is the
-    mask of the iterations measured by a total only.
-    """
-
-    region_type: str
-    region_ids: np.ndarray
-    iteration_codes: np.ndarray
-    total_only: np.ndarray
-
-    @property
-    def positions(self) -> np.ndarray:
-        """Position of each group's region, and of its iteration, shape (2, n_groups), int32."""
-        shape = len(self.region_ids), len(self.iteration_codes)
-        return np.indices(shape, dtype=np.int32).reshape(2, -1)
+def names_of(run: RunDirectory, shard: Shard, rows: np.ndarray) -> list[pa.Array]:
+    """The columns `KEY` of some groups of a shard, given their positions."""
+    universe = run_universe(run, shard.region_type, shard.level)
+    ids = run_regions(run, shard.region_type).ids[shard.start : shard.stop]
+    region, iteration = np.divmod(rows, len(universe))
+    kind = np.zeros_like(rows), [shard.region_type]
+    return [_texts(*named) for named in (kind, (region, ids), (iteration, universe.codes))]
 
 
-def total_rows(names: GroupNames, noise: LevelNoise, totals: np.ndarray) -> pa.RecordBatch:
-    """Noisy totals (n,) of the groups that are not measured by a total only, with the columns
-    `STAGE_1_SCHEMA`.
-    """
-    region, iteration = names.positions
-    rows = np.flatnonzero(~names.total_only[iteration])
-    columns = [
-        _texts(region[rows], names.region_ids),
-        _texts(iteration[rows], names.iteration_codes),
-        pa.array(totals),
-        pa.array(np.full(rows.size, noise.stage_1.variance)),
-        _texts(np.zeros(rows.size, dtype=np.int32), [noise.stage_1.part_of(noise.total)]),
-    ]
-    return pa.record_batch(columns, schema=STAGE_1_SCHEMA)
+def _noise_columns(
+    noise: LevelNoise, stages: Sequence[Measure], stage: np.ndarray
+) -> tuple[pa.Array, pa.Array]:
+    """Variance and spent part of each row, given the position of its stage."""
+    variances = np.array([own.variance for own in stages])
+    return pa.array(variances[stage]), _texts(stage, [own.part_of(noise.total) for own in stages])
 
 
-def table_rows(names: GroupNames, noise: LevelNoise, measured: MeasuredCounts) -> pa.RecordBatch:
-    """Noisy counts of all groups, with the columns `MEASURED_SCHEMA`; groups of the table
-    `NOT_MEASURED`, which occur for households, have no row.
-    """
-    region, iteration = names.positions
-    rows = np.flatnonzero(measured.table != NOT_MEASURED)
-    is_total_only = names.total_only[iteration[rows]]
+def total_rows(names: list[pa.Array], noise: LevelNoise, totals: np.ndarray) -> pa.RecordBatch:
+    """Noisy totals (n,) of the named groups, with the columns `STAGE_1_SCHEMA`."""
+    of_noise = _noise_columns(noise, [noise.stage_1], np.zeros(totals.size, dtype=np.int8))
+    return pa.record_batch([*names[1:], pa.array(totals), *of_noise], schema=STAGE_1_SCHEMA)
+
+
+def table_rows(
+    names: list[pa.Array],
+    noise: LevelNoise,
+    measured: MeasuredCounts,
+    rows: np.ndarray,
+    is_total_only: np.ndarray,
+) -> pa.RecordBatch:
+    """Noisy counts of the named groups, those in `rows`, with the columns `MEASURED_SCHEMA`."""
     # Groups between them have no counts, so the rows' counts are contiguous.
     offsets = np.append(measured.offsets[rows], measured.offsets[-1])
     values = pa.ListArray.from_arrays(
         pa.array(offsets, pa.int32()), pa.array(measured.values), type=INTEGER_LIST
     )
-    variance = np.where(is_total_only, noise.total_only.variance, noise.stage_2.variance)
-    plb = [own.part_of(noise.total) for own in (noise.stage_2, noise.total_only)]
-    columns = [
-        _texts(np.zeros(rows.size, dtype=np.int32), [names.region_type]),
-        _texts(region[rows], names.region_ids),
-        _texts(iteration[rows], names.iteration_codes),
-        pa.array(measured.table[rows]),
-        pa.array(is_total_only),
-        values,
-        pa.array(variance),
-        _texts(is_total_only.astype(np.int32), plb),
-    ]
-    return pa.record_batch(columns, schema=MEASURED_SCHEMA)
+    of_noise = _noise_columns(
+        noise, [noise.stage_2, noise.total_only], is_total_only.astype(np.int8)
+    )
+    own = pa.array(measured.table[rows]), pa.array(is_total_only), values
+    return pa.record_batch([*names, *own, *of_noise], schema=MEASURED_SCHEMA)
 
 
 def read_totals(path: Path) -> np.ndarray:
@@ -343,7 +321,8 @@ def measure_totals_once(run: RunDirectory, settings: Settings, shard: Shard) -> 
     """
     tabulation, own = next(run_parameters(run, settings).tables())
     noise = noise_of(run, own, tabulation, (shard.region_type, shard.level))
-    names, groups = named_groups(run, shard)
+    groups = shard_groups(run, shard)
+    names = names_of(run, shard, np.flatnonzero(~groups.is_total_only))
 
     def rows(draws: NoiseDraws) -> pa.RecordBatch:
         return total_rows(names, noise, measure_totals(groups, noise.stage_1, draws))
@@ -361,7 +340,7 @@ def measure_tables_once(run: RunDirectory, settings: Settings, name: str, shard:
     """
     tabulation, own = TABULATIONS[name], run_parameters(run, settings).of[name]
     noise = noise_of(run, own, tabulation, (shard.region_type, shard.level))
-    names, groups = named_groups(run, shard, by_total_only=tabulation.of_persons)
+    groups = shard_groups(run, shard, by_total_only=tabulation.of_persons)
     reads = []
     if tabulation.of_persons:
         reads = [stage_1_file(run, shard)] if has_stage_1(run, shard) else []
@@ -371,8 +350,13 @@ def measure_tables_once(run: RunDirectory, settings: Settings, name: str, shard:
     else:
         table = known_tables(run, own, shard)
 
+    # Groups without a table, which occur for households, have no row.
+    kept = np.flatnonzero(table != NOT_MEASURED)
+    names, is_total_only = names_of(run, shard, kept), groups.is_total_only[kept]
+
     def rows(draws: NoiseDraws) -> pa.RecordBatch:
-        return table_rows(names, noise, measure_tables(groups, table, tabulation, noise, draws))
+        measured = measure_tables(groups, table, tabulation, noise, draws)
+        return table_rows(names, noise, measured, kept, is_total_only)
 
     named = tabulation.what, "stage 2" if tabulation.of_persons else name
     path = measured_file(run, name, shard)
@@ -392,28 +376,17 @@ def publish_shard(
     """Publish the noisy counts of a shard; see `single_draw`. `named` has the charged draw and a
     name for the noise within the shard, used where the settings fix a seed.
     """
-
-    def batches(draws: NoiseDraws) -> Iterator[pa.RecordBatch]:
-        yield rows(draws)
-
     draw, stage = named
     truth = [counts_file(run, shard.region_type, shard.level)]
     seeds = shard.region_type, str(shard.level), shard.name, stage
     with single_draw(run, settings, path, draw, truth=truth, seeds=seeds, reads=reads) as drawing:
-        return drawing.publish(schema, batches(drawing.noise), ROWS_PER_ROW_GROUP)
+        return drawing.publish(schema, map(rows, [drawing.noise]), ROWS_PER_ROW_GROUP)
 
 
-def named_groups(
-    run: RunDirectory, shard: Shard, *, by_total_only: bool = True
-) -> tuple[GroupNames, ShardGroups]:
-    """The groups of a shard, their names and, in confidence, their counts; no group is measured by
-    a total only unless `by_total_only`.
+def shard_groups(run: RunDirectory, shard: Shard, *, by_total_only: bool = True) -> ShardGroups:
+    """The groups of a shard and, in confidence, their counts; no group is measured by a total only
+    unless `by_total_only`.
     """
-    universe = run_universe(run, shard.region_type, shard.level)
-    total_only = universe.total_only & by_total_only
-    ids = run_regions(run, shard.region_type).ids[shard.start : shard.stop]
+    total_only = run_universe(run, shard.region_type, shard.level).total_only & by_total_only
     counts = read_counts(counts_file(run, shard.region_type, shard.level), shard.start, shard.stop)
-    return (
-        GroupNames(shard.region_type, ids, universe.codes, total_only),
-        ShardGroups(shard.start, shard.stop - shard.start, total_only, counts),
-    )
+    return ShardGroups(shard.start, shard.stop - shard.start, total_only, counts)

@@ -30,7 +30,7 @@ from .workload.parameters import (
 )
 from .workload.regions import REGION_TYPES
 from .workload.specification import LEVELS, SPECIFICATION_FILES
-from .workload.tabulations import HOUSEHOLD_TABULATIONS, OF_PERSONS, SEX_BY_AGE, TABULATIONS
+from .workload.tabulations import HOUSEHOLD_TABULATIONS, SEX_BY_AGE, TABULATIONS
 
 CENSUS_TABLES = ("persons", "units", "geography")
 PUBLIC_FILES = ("parameters", "region_names", "groups")
@@ -158,7 +158,7 @@ class SharedMechanism(Section):
         given = {key: getattr(self, name, None) for key, name in KEYS.items()}
         config = {key: value for key, value in given.items() if value is not None}
         for table, (budgets, thresholds) in self.of_tables.items():
-            keys = TABULATIONS[table].keys
+            keys = TABULATIONS[table]
             for region_type, levels in budgets.items():
                 for level, budget in levels.items():
                     config[keys.budget(region_type, int(level))] = budget
@@ -290,7 +290,7 @@ class DetailedGroupsSettings(ProductSettings):
         if not missing:
             return self
         # Only whether the computed budgets are above 0 matters here.
-        config = own.config | {OF_PERSONS.budget(*level): Fraction(1) for level in missing}
+        config = own.config | {SEX_BY_AGE.budget(*level): Fraction(1) for level in missing}
         folder = self.input.parameters
         parameters = read_parameters(folder, config, own.wanted, infinite=self.privacy.infinite)
         found = budgets_for_margins(parameters, read_specification(folder))

@@ -296,21 +296,8 @@ def _attacks(figures: pd.DataFrame, settings: EvidenceSettings) -> Iterator[Sect
         yield Section(format_name(name).capitalize(), tuple(blocks))
 
 
-def strengths_table(figures: pd.DataFrame, settings: EvidenceSettings) -> Table:
-    """Errors that users see, and the first figure of every attack, for the command line."""
-    columns = [(READ, ALL)]
-    parts = [figures[figures["measure"] == READ]]
-    for name in settings.evidence.attacks:
-        found = first_that_differs(figures, name)
-        if found is not None:
-            parts.append(found)
-            columns.append((str(found["measure"].iloc[0]), str(found["group"].iloc[0])))
-    return _table(pd.concat(parts), settings, columns)
-
-
 def summary(run: RunDirectory, settings: EvidenceSettings) -> Iterator[Block]:
-    """Compared methods, the main figures, and the place of all figures."""
+    """Compared methods, and the place of all figures."""
     yield f"{len(settings.methods)} methods, {len(draws_of(settings))} releases"
-    yield strengths_table(read_evidence(run), settings)
     yield f"figures: {evidence_file(run)}"
     yield f"report: {run.report}"

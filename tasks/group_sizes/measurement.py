@@ -18,8 +18,7 @@ which a person changes a size, R the regions):
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -27,10 +26,8 @@ from typing import Any
 import numpy as np
 
 from ..ledger.accounting import BOUNDED, UNBOUNDED
-from ..ledger.exact_curve import Counts, PrivacyCurve, known_curve
-from ..ledger.loss_laws import ChangedCount
+from ..ledger.exact_curve import Counts, PrivacyCurve, count_moves, known_curve
 from ..ledger.plan import Measure
-from ..noise.quantiles import distribution_of
 from ..products.budget import Cost
 from ..products.measurement import publish_measures
 from ..products.plan import ExactFact, Plan
@@ -112,26 +109,16 @@ def _alternatives(plan: MeasuredLevels, is_bounded: bool) -> Iterator[Counts]:
     between groups if `is_bounded`; a plan of such neighbours has no other changes.
     """
     levels = plan.universe.measured
-    n_levels = len(levels)
+    noises = [level.noise for level in levels]
     if plan.vector != GROUP_SIZES:
         times = 2 if is_bounded and not plan.bounded else 1
-        yield _changed_counts(levels, [{1: times * (level.moved or 0)} for level in levels])
+        yield count_moves((own.noise, {1: times * (own.moved or 0)}) for own in levels)
     elif not is_bounded:
-        yield _changed_counts(levels, [JOINED] * n_levels)
+        yield count_moves((noise, JOINED) for noise in noises)
     else:
-        for apart in range(n_levels + 1):
-            yield _changed_counts(levels, [TOGETHER] * (n_levels - apart) + [APART] * apart)
-
-
-def _changed_counts(levels: Sequence[Measure], moves: Sequence[Mapping[int, int]]) -> Counts:
-    """The counts that move, given by level how many move how far."""
-    found: Counter[ChangedCount] = Counter()
-    for level, own in zip(levels, moves, strict=True):
-        if level.noise is None:
-            raise ValueError(f"level {level.level} is measured without noise")
-        for shift, number in own.items():
-            found[ChangedCount(distribution_of(level.noise), shift)] += number
-    return found
+        for apart in range(len(levels) + 1):
+            moves = [TOGETHER] * (len(levels) - apart) + [APART] * apart
+            yield count_moves(zip(noises, moves, strict=True))
 
 
 def plan_of(settings: GroupSizesSettings, run: RunDirectory | None = None) -> Plan:

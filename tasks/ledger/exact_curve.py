@@ -53,7 +53,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -61,6 +61,8 @@ from itertools import chain, combinations_with_replacement, product
 
 import numpy as np
 
+from ..noise.draws import Noise
+from ..noise.quantiles import distribution_of
 from .loss_laws import (
     CUT,
     LARGEST_EXPONENT,
@@ -524,6 +526,18 @@ def _log_normal(x: float) -> float:
         return math.log(math.erfc(-x / math.sqrt(2)) / 2)
     tail = math.log1p(-(x**-2) + 3 * x**-4 - 15 * x**-6)
     return -(x**2) / 2 - math.log(-x * math.sqrt(2 * math.pi)) + tail
+
+
+def count_moves(moves: Iterable[tuple[Noise | None, Mapping[int, int]]]) -> Counter[ChangedCount]:
+    """The counts that move, from the noise of some counts and how many of them move how far; those
+    without noise are left out.
+    """
+    found: Counter[ChangedCount] = Counter()
+    for noise, shifts in moves:
+        for shift, number in shifts.items():
+            if noise is not None and shift and number:
+                found[ChangedCount(distribution_of(noise), shift)] += number
+    return found
 
 
 def known_curve(changed: Counts, choices: Sequence[Sequence[Counts]] = ()) -> PrivacyCurve | None:

@@ -43,14 +43,14 @@ class ComparedRun:
     errors: pd.DataFrame
 
 
-def write_errors(run: RunDirectory, errors: pa.Table, name: str = ACCURACY) -> None:
+def write_errors(run: RunDirectory, errors: pa.Table) -> None:
     """Keep the errors of a release in the run's confidential folder."""
-    write_parquet(run.confidential / name, errors)
+    write_parquet(run.confidential / ACCURACY, errors)
 
 
-def read_errors(run: RunDirectory, name: str = ACCURACY) -> pd.DataFrame | None:
+def read_errors(run: RunDirectory) -> pd.DataFrame | None:
     """The stored errors; None if the run has no file of them."""
-    path = run.confidential / name
+    path = run.confidential / ACCURACY
     return pq.read_table(path).to_pandas() if path.exists() else None
 
 

@@ -29,13 +29,11 @@ from statistics import NormalDist
 import numpy as np
 
 from ..ledger.accounting import UNBOUNDED, ZCDP, Guarantee
-from ..ledger.exact_curve import PrivacyCurve, known_curve
-from ..ledger.loss_laws import ChangedCount
+from ..ledger.exact_curve import PrivacyCurve, count_moves, known_curve
 from ..ledger.plan import Measure as MeasuredQuery
 from ..ledger.plan import UniversePlan
 from ..noise.distributions import DISCRETE_GAUSSIAN
 from ..noise.draws import Noise
-from ..noise.quantiles import distribution_of
 from ..runs.directory import RunDirectory
 
 CONFIDENCE = Fraction(9, 10)
@@ -246,10 +244,7 @@ def exact_curve(plan: UniversePlan, *, is_bounded: bool = False) -> PrivacyCurve
     changed. The worst such move is that of a single count (`ledger.exact_curve`); the queries'
     noise is fixed before anything is drawn, so that their worst pairs compose.
     """
-    times, moved = 1 + is_bounded, dict[ChangedCount, int]()
-    for own in plan.measures:
-        if own.noise is None or own.moved is None:
-            return None
-        count = ChangedCount(distribution_of(own.noise), times * math.isqrt(own.moved))
-        moved[count] = moved.get(count, 0) + 1
-    return known_curve(moved, [])
+    if plan.guarantee is None:
+        return None
+    moves = ((own.noise, math.isqrt(own.moved or 0)) for own in plan.measures)
+    return known_curve(count_moves((noise, {(1 + is_bounded) * by: 1}) for noise, by in moves))

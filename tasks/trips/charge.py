@@ -33,9 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from ..ledger.accounting import BOUNDED, UNBOUNDED, Guarantee
-from ..ledger.exact_curve import MOST_COMBINATIONS, Counts, PrivacyCurve, known_curve
-from ..ledger.loss_laws import ChangedCount
-from ..noise.quantiles import distribution_of
+from ..ledger.exact_curve import MOST_COMBINATIONS, PrivacyCurve, count_moves, known_curve
 from ..products.budget import Cost
 from ..products.plan import ExactFact, Plan
 from ..products.statement import Statement
@@ -119,7 +117,16 @@ def exact_curve(plan: TreePlan, contribution: Contribution) -> PrivacyCurve | No
     spread = [level for level, n in largest.items() if contribution.are_distinct and n < m]
     if any(largest[level] != 1 for level in spread):
         return None
-    return known_curve({}, [[_changed_counts(plan, m, k, spread) for k in others]])
+
+    def moves(level: int, k: int) -> Mapping[int, int]:
+        """How far counts of a level move by m trips in one table and k others in the other."""
+        if level in spread:
+            return {1: m + k}
+        return Counter([m - k] if level == 0 else [m, k])
+
+    measures = plan.measures.items()
+    choices = [count_moves((own.noise, moves(n, k)) for n, own in measures) for k in others]
+    return known_curve({}, [choices])
 
 
 def curve_of_change(plan: TreePlan, contribution: Contribution) -> PrivacyCurve | None:
@@ -132,19 +139,6 @@ def curve_of_change(plan: TreePlan, contribution: Contribution) -> PrivacyCurve 
     if not contribution.is_bounded:
         contribution = replace(contribution, is_bounded=True, is_exact=False)
     return exact_curve(plan, contribution)
-
-
-def _changed_counts(plan: TreePlan, m: int, k: int, spread: Iterable[int]) -> Counts:
-    """The counts that m trips in one table and k others in the other move."""
-    found: Counter[ChangedCount] = Counter()
-    for level, own in plan.measures.items():
-        moves: Mapping[int, int] = Counter([m - k] if level == 0 else [m, k])
-        if level in spread:
-            moves = {1: m + k}
-        for shift, number in moves.items():
-            if shift and own.noise is not None:
-                found[ChangedCount(distribution_of(own.noise), shift)] += number
-    return found
 
 
 def plan_of(settings: TripsSettings, run: RunDirectory | None = None) -> Plan:

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ...validation.trips import check_privacy, run_checks
 from ..pages.document import Block
 from ..pages.template import table
 from ..products.certificate import Facts
 from ..products.comparison import read_errors
-from ..products.product import (
-    Accuracy,
-    Caution,
-    Checks,
-    Figures,
-    Product,
-    Rules,
-    Words,
-    count_released_rows,
-)
+from ..products.product import Accuracy, Checks, Figures, Product, Rules, Words, count_released_rows
 from ..runs.directory import RunDirectory
 from .charge import measurement_files, plan_of
 from .ingest.files import read_plan, read_tree
 from .ingest.ingest import AcceptedTrips, check_input, refuse_delta_of
 from .plan import leaves_file, make_plan
 from .release import (
-    ACCURACY,
     FIGURES,
     KEYS,
     RANGE_QUERIES,
@@ -43,12 +33,11 @@ from .settings import TripsSettings
 
 def check_settings_against_input(
     settings: TripsSettings, accepted: AcceptedTrips
-) -> Iterator[Block]:
+) -> Iterable[Block]:
     """Hold the settings to the tree, and delta to the trips; raises InputRefused."""
     refuse_delta_of(settings, accepted.leaves.total)
     make_plan(settings, accepted.shape.tree)
-    if settings.contribution.has_invariant_total:
-        yield from _cautions(settings, accepted.leaves.total)
+    return ()
 
 
 def summary(run: RunDirectory, settings: TripsSettings) -> Iterator[Block]:
@@ -56,7 +45,6 @@ def summary(run: RunDirectory, settings: TripsSettings) -> Iterator[Block]:
     plan = read_plan(run)
     yield from count_released_rows(run)
     yield false_cells(run, plan).sentence
-    yield from _cautions(settings, n_trips(run.release, plan.tree))
 
 
 def facts(run: RunDirectory, settings: TripsSettings) -> Facts:
@@ -78,12 +66,6 @@ def facts(run: RunDirectory, settings: TripsSettings) -> Facts:
     return Facts(template, context, charged.curves(), charged.costs)
 
 
-def _cautions(settings: TripsSettings, total: int | None) -> Iterator[Caution]:
-    sentence = delta_warning(settings, total)
-    if sentence is not None:
-        yield Caution(sentence)
-
-
 TRIPS: Product = Product(
     TripsSettings,
     plan_of,
@@ -96,7 +78,7 @@ TRIPS: Product = Product(
         summary=summary,
     ),
     Accuracy(
-        lambda run: read_errors(run, ACCURACY),
+        read_errors,
         write_accuracy,
         lambda run: [leaves_file(run)],
         figures=Figures(KEYS, FIGURES, facts_of_run),

@@ -209,15 +209,15 @@ BOUND_OF = {
 """Which of the paper's statements bounds a mechanism's errors; of the others none does."""
 
 
-def error_bounds(plan: TreePlan, total: int | None, beta: float = BETA) -> list[float] | None:
+def error_bounds(plan: TreePlan, total: int | None) -> list[float] | None:
     """The bound of every level that applies to the mechanism, root first; None if no bound applies.
 
     `total` is the number of trips, where it is public.
     """
-    return theorem_4(plan, beta) or proposition_1(plan, total, beta)
+    return theorem_4(plan) or proposition_1(plan, total)
 
 
-def theorem_4(plan: TreePlan, beta: float = BETA) -> list[float] | None:
+def theorem_4(plan: TreePlan) -> list[float] | None:
     """The bound of every level, root first; None for a mechanism it does not hold for."""
     if BOUND_OF.get(plan.mechanism) != THEOREM_4:
         return None
@@ -225,7 +225,7 @@ def theorem_4(plan: TreePlan, beta: float = BETA) -> list[float] | None:
     def largest_noise(level: int, n_events: int) -> float:
         deviation = math.sqrt(plan.parameter(level))
         n_nodes = plan.tree.n_nodes(level)
-        return deviation * math.sqrt(2 * (math.log(2 * n_events / beta) + math.log(n_nodes)))
+        return deviation * math.sqrt(2 * (math.log(2 * n_events / BETA) + math.log(n_nodes)))
 
     bounds = []
     for level in range(plan.tree.depth + 1):
@@ -235,9 +235,7 @@ def theorem_4(plan: TreePlan, beta: float = BETA) -> list[float] | None:
     return bounds
 
 
-def proposition_1(
-    plan: TreePlan, total: int | None = None, beta: float = BETA
-) -> list[float] | None:
+def proposition_1(plan: TreePlan, total: int | None = None) -> list[float] | None:
     """The bound of every level, root first; None for a mechanism it does not hold for.
 
     `total` is the number of trips, which bounds how many leaves have any; None if not known.
@@ -249,22 +247,22 @@ def proposition_1(
     n_nodes = [plan.tree.n_nodes(level) for level in levels]
     if plan.mechanism == STABILITY_HISTOGRAM:
         occupied = n_nodes[-1] if total is None else min(n_nodes[-1], total)
-        of_a_leaf = _largest_error_of_a_leaf(plan, occupied, beta)
+        of_a_leaf = _largest_error_of_a_leaf(plan, occupied)
         return [float(min(leaves, occupied) * of_a_leaf) for leaves in most_leaves]
     variance = float(plan.parameter(plan.tree.depth))
     return [
-        math.sqrt(2 * variance * leaves * (math.log(2 / beta) + math.log(n)))
+        math.sqrt(2 * variance * leaves * (math.log(2 / BETA) + math.log(n)))
         for leaves, n in zip(most_leaves, n_nodes, strict=True)
     ]
 
 
-def _largest_error_of_a_leaf(plan: TreePlan, n_leaves: int, beta: float) -> int:
+def _largest_error_of_a_leaf(plan: TreePlan, n_leaves: int) -> int:
     """t + k - 2 of the module's docstring, for so many occupied leaves."""
     scale = float(plan.parameter(plan.tree.depth))
     if not scale or not n_leaves:
         return 0
     # P(|Z| >= k) = 2 q^k / (1 + q) for k >= 1, with q = exp(-1 / scale).
-    allowed = beta * (1 + math.exp(-1 / scale)) / (2 * n_leaves)
+    allowed = BETA * (1 + math.exp(-1 / scale)) / (2 * n_leaves)
     return (plan.threshold or 1) + max(1, math.ceil(-scale * math.log(allowed))) - 2
 
 
@@ -341,27 +339,20 @@ FIGURES = {
 """Columns of the errors of a run, as comparisons of runs show them, too: keys, figures in words."""
 
 
-ACCURACY = "trips_accuracy.parquet"
-"""Errors of a run, in its confidential folder."""
-
-
 def write_accuracy(run: RunDirectory, settings: TripsSettings) -> None:
     """Write the errors of a released run into the confidential folder."""
     plan, truth = read_plan(run), read_truth(run)
     rows = []
-    bounds = {
-        "theorem_4_bound": theorem_4(plan),
-        "proposition_1_bound": proposition_1(plan, truth.leaves.total),
-    }
+    bounds = error_bounds(plan, truth.leaves.total)
     biases = selection_bias(run, plan, truth) if plan.mechanism == FULL_INFORMATION else None
     for level in range(plan.tree.depth + 1):
         released = released_level(run.release, plan.tree, level)
         row = {"level": level, "areas": plan.tree.level_name(level)}
         row |= level_errors(truth.levels[level], released)
-        row |= {name: None if own is None else own[level] for name, own in bounds.items()}
+        row["error_bound"] = None if bounds is None else bounds[level]
         row["bias"] = None if biases is None else biases[level]
         rows.append(row)
-    write_errors(run, pa.Table.from_pylist(rows), ACCURACY)
+    write_errors(run, pa.Table.from_pylist(rows))
 
 
 def level_errors(truth: NodeCounts, released: NodeCounts) -> dict[str, float]:
@@ -413,7 +404,6 @@ def report(
         "trips/templates/report.md.j2",
         counts=first_rows(run.release / f"{TABLE}.parquet"),
         own=own,
-        warning=delta_warning(settings, n_trips(run.release, own.tree)),
         false_cells=false_cells(run, own).sentence,
         confidence=f"{1 - BETA:g}",
         bound_of=None if bounds is None else BOUND_OF[own.mechanism],
@@ -435,13 +425,10 @@ def conversion_sentence(settings: TripsSettings) -> tuple[Block, ...]:
     return section.blocks
 
 
-def delta_warning(settings: TripsSettings, n_trips: int | None) -> str | None:
-    """A sentence if delta is no smaller than one over the persons; None if it is, or unknown.
-
-    `n_trips` must be public: an invariant total, or a released one.
-    """
+def delta_warning(settings: TripsSettings, n_trips: int) -> str | None:
+    """A sentence if delta is no smaller than one over the persons of the released trips."""
     delta = settings.privacy.delta
-    if delta is None or settings.privacy.epsilon is None or n_trips is None or n_trips <= 0:
+    if delta is None or settings.privacy.epsilon is None or n_trips <= 0:
         return None
     n_persons = math.ceil(n_trips / settings.privacy.trips_per_person)
     if delta * n_persons < 1:
@@ -472,8 +459,7 @@ def _accuracy(accuracy: pd.DataFrame) -> Table:
     columns = {
         **dict(zip(KEYS, KEYS, strict=True)),
         **FIGURES,
-        "theorem_4_bound": "error bound",
-        "proposition_1_bound": "error bound",
+        "error_bound": "error bound",
         "bias": "bias of the combined estimates",
     }
     known = {name: text for name, text in columns.items() if accuracy[name].notna().all()}

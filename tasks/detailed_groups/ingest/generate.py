@@ -21,7 +21,7 @@ from ...tables.layouts import delimited_text
 from ..workload.parameters import CONFIG_FILE, thresholds_key
 from ..workload.regions import OUTSIDE, PUERTO_RICO, REGION_TYPES
 from ..workload.specification import CODES_FILE, ETHNICITY_FILE, LEVELS, MAPPING_FILE, RACE_FILE
-from ..workload.tabulations import HOUSEHOLD_TABULATIONS, OF_PERSONS, ConfigKeys
+from ..workload.tabulations import HOUSEHOLD_TABULATIONS, SEX_BY_AGE, Tabulation
 from .inputs import GEOGRAPHY_FILE, PERSONS_FILE
 
 BLANK_CODE = "    "
@@ -97,8 +97,7 @@ def generate_specification(
     _write_rows(folder / ETHNICITY_FILE, (*header[:3], *header[4:]), groups)
     _write_rows(folder / MAPPING_FILE, ("ITERATION_CODE", "RACE_ETH_CODE"), pairs)
     config = _config(states=states, run_pr=run_pr)
-    for tabulation in HOUSEHOLD_TABULATIONS.values() if households else ():
-        keys = tabulation.keys
+    for keys in HOUSEHOLD_TABULATIONS.values() if households else ():
         config |= {**_budgets(keys), keys.thresholds: _thresholds(keys)}
     (folder / CONFIG_FILE).write_text(json.dumps(config, indent=2), encoding="utf-8")
 
@@ -165,9 +164,9 @@ def _group_codes(
 def _config(*, states: Sequence[str], run_pr: bool) -> dict[str, object]:
     return {
         "max_race_codes": 8,
-        **_budgets(OF_PERSONS),
+        **_budgets(SEX_BY_AGE),
         "privacy_budget_p_stage_1_fraction": 0.1,
-        OF_PERSONS.thresholds: _thresholds(OF_PERSONS),
+        SEX_BY_AGE.thresholds: _thresholds(SEX_BY_AGE),
         "zero_suppression_chance": 0.99,
         "allow_negative_counts": True,
         "run_us": True,
@@ -181,11 +180,11 @@ def _config(*, states: Sequence[str], run_pr: bool) -> dict[str, object]:
 _LEVELS = [(name, level) for name in REGION_TYPES for level in LEVELS]
 
 
-def _budgets(keys: ConfigKeys) -> dict[str, float]:
+def _budgets(keys: Tabulation) -> dict[str, float]:
     return {keys.budget(*level): 0 if level == ("AIANNH", 1) else level[1] / 4 for level in _LEVELS}
 
 
-def _thresholds(keys: ConfigKeys) -> dict[str, list[int]]:
+def _thresholds(keys: Tabulation) -> dict[str, list[int]]:
     return {thresholds_key(*level): [50, 200, 1000][: keys.n_thresholds] for level in _LEVELS}
 
 

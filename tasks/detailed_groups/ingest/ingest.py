@@ -79,7 +79,7 @@ def parameters_of(settings: Settings, directory: str = "") -> Parameters:
                 own.config,
                 own.wanted,
                 infinite=settings.privacy.infinite,
-                keys=TABULATIONS[name].keys,
+                tabulation=TABULATIONS[name],
             )
             for name in settings.TABULATIONS
         }

@@ -120,13 +120,11 @@ def with_counts(table: pa.Table, flat: np.ndarray) -> pa.Table:
     return table.set_column(table.schema.get_field_index("value"), "value", counts)
 
 
-def with_mask(table: pa.Table, name: str, mask: np.ndarray) -> pa.Table:
-    """The groups with a truth value in place of, or after, their columns."""
-    position = table.schema.get_field_index(name)
-    array = pa.array(np.asarray(mask, dtype=bool))
-    if position < 0:
-        return table.append_column(name, array)
-    return table.set_column(position, name, array)
+def with_suppressed(table: pa.Table, mask: np.ndarray) -> pa.Table:
+    """The groups with another mask of those that are suppressed."""
+    return table.set_column(
+        table.schema.get_field_index("is_suppressed"), "is_suppressed", pa.array(mask)
+    )
 
 
 def mask_of(table: pa.Table, name: str) -> np.ndarray:
@@ -174,7 +172,7 @@ def suppress(measured: pa.Table, threshold: int | None) -> pa.Table:
         is_total = measured["table"].to_numpy() == 0
         is_total &= ~mask_of(measured, "total_only")
         is_suppressed = is_total & (counts[offsets[:-1]] <= threshold)
-    screened = with_mask(measured, "is_suppressed", is_suppressed)
+    screened = measured.append_column("is_suppressed", pa.array(is_suppressed))
     return screened.append_column("measured_at", measured["region_type"])
 
 
@@ -287,4 +285,4 @@ def suppress_alone(groups: pa.Table, counterparts: Mapping[str, str]) -> pa.Tabl
     match = pd.Index(key).get_indexer(partner)
     exceeds = (match >= 0) & (total > total[match])
     hidden[rows[exceeds]] = True
-    return with_mask(groups, "is_suppressed", hidden)
+    return with_suppressed(groups, hidden)

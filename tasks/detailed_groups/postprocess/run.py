@@ -50,7 +50,7 @@ from .groups import (
     suppress,
     suppress_alone,
     threshold_of,
-    with_mask,
+    with_suppressed,
     write_groups,
 )
 
@@ -152,7 +152,7 @@ def copy_coterminous(groups: pa.Table, sets: np.ndarray, order: Sequence[str]) -
     for name in DONATED:
         groups = groups.set_column(groups.schema.get_field_index(name), name, taken[name])
     shown = mask_of(groups, "is_suppressed")[source]
-    return with_mask(groups, "is_suppressed", shown)
+    return with_suppressed(groups, shown)
 
 
 def _rank(groups: pa.Table, order: Sequence[str]) -> np.ndarray:

@@ -59,11 +59,6 @@ class LevelBudget:
         """Noise of the released counts of groups that get a table by their size."""
         return distribution_of(self.noise(1 - self.stage_1_fraction))
 
-    @property
-    def first_stage(self) -> IntegerDistribution:
-        """Noise of the total that chooses the table."""
-        return distribution_of(self.noise(self.stage_1_fraction))
-
     def of_released(self, *, is_total_only: bool) -> IntegerDistribution:
         """Noise of the released counts of a group, which may be measured by a total only."""
         return self.total_only if is_total_only else self.second_stage

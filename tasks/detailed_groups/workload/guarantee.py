@@ -48,14 +48,14 @@ from ...ledger.accounting import (
     ZCDP,
     Guarantee,
 )
-from ...ledger.exact_curve import MOST_COMBINATIONS, PrivacyCurve, known_curve
+from ...ledger.exact_curve import MOST_COMBINATIONS, PrivacyCurve, count_moves, known_curve
 from ...ledger.loss_laws import ChangedCount
 from ...ledger.plan import Measure, UniversePlan
 from ...noise.distributions import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from ...products.plan import ExactFact
 from ...products.statement import Statement
 from ..settings import DetailedGroupsSettings, DetailedHouseholdsSettings
-from .budgets import LevelBudget, level_budgets
+from .budgets import ONE, LevelBudget, level_budgets
 from .parameters import MechanismParameters, Parameters
 from .regions import REGION_TYPES
 from .specification import Specification, exact_stability, iteration_universe
@@ -135,15 +135,16 @@ def _changed_counts(
 ) -> Counter[ChangedCount]:
     """The counts that move at levels with the same iterations, of so many groups that persons leave
     and join, `by_total` of them having a total only."""
-    found: Counter[ChangedCount] = Counter()
-    for budget in budgets:
-        noises = [(budget.total_only, by_total)]
-        if budget.stage_1_fraction:
-            noises.append((budget.first_stage, number - by_total))
-        for noise, times in (*noises, (budget.second_stage, number - by_total)):
-            if times:
-                found[ChangedCount(noise)] += times
-    return found
+    return count_moves(
+        (budget.noise(share), {1: n})
+        for budget in budgets
+        for share, n in (
+            (ONE, by_total),
+            (budget.stage_1_fraction, number - by_total),
+            (1 - budget.stage_1_fraction, number - by_total),
+        )
+        if share
+    )
 
 
 _CHANGES = {

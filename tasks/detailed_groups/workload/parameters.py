@@ -30,12 +30,11 @@ from .specification import (
     SpecificationError,
     parse_specification,
 )
-from .tabulations import OF_PERSONS, TABULATIONS, ConfigKeys, Tabulation
+from .tabulations import SEX_BY_AGE, TABULATIONS, Tabulation
 
 CONFIG_FILE = "config.json"
 ZCDP, PURE_DP = "zcdp", "puredp"
 DEFINITIONS = (ZCDP, PURE_DP)
-READERS = ("csv", "cef")
 MOST_RACE_CODES = 8
 STATES = frozenset(f"{n:02d}" for n in range(1, 57)) - {"03", "07", "14", "43", "52"}
 """FIPS codes that the pass of the United States may have."""
@@ -167,7 +166,7 @@ def mechanism_parameters(
     wanted: WantedMargins = NOTHING_WANTED,
     *,
     infinite: bool = False,
-    keys: ConfigKeys = OF_PERSONS,
+    tabulation: Tabulation = SEX_BY_AGE,
 ) -> MechanismParameters:
     """Check the keys of a configuration and gather the mechanism's parameters of a tabulation.
 
@@ -182,11 +181,10 @@ def mechanism_parameters(
     passes = tuple(name for name in (US, PR) if check.truth(f"run_{name}"))
     if not passes:
         raise SpecificationError(f"{name}: run_us and run_pr are both false; set one to true")
-    check.one_of("reader", READERS)
     definition = check.one_of("privacy_defn", DEFINITIONS)
     kinds = [kind for name in passes for kind in region_types(name)]
     budgets = {
-        (kind.name, level): check.budget(keys.budget(kind.name, level), infinite=infinite)
+        (kind.name, level): check.budget(tabulation.budget(kind.name, level), infinite=infinite)
         for kind in kinds
         for level in LEVELS
     }
@@ -196,17 +194,17 @@ def mechanism_parameters(
         definition=definition,
         max_race_codes=check.race_codes("max_race_codes"),
         stage_1_fraction=check.between("privacy_budget_p_stage_1_fraction")
-        if keys.has_first_stage
+        if tabulation.of_persons
         else Fraction(0),
         budgets={level: budget for level, budget in budgets.items() if budget},
         thresholds={
-            level: check.thresholds(key, keys)
+            level: check.thresholds(key, tabulation)
             for level, budget in budgets.items()
             for key in [thresholds_key(*level)]
-            if budget or check.has_thresholds(key, keys)
+            if budget or check.has_thresholds(key, tabulation)
         },
         zero_suppression_chance=check.between("zero_suppression_chance", with_zero=True)
-        if keys.has_first_stage and "zero_suppression_chance" in config
+        if tabulation.of_persons and "zero_suppression_chance" in config
         else None,
         allow_negative_counts=check.truth("allow_negative_counts"),
         passes=passes,
@@ -274,18 +272,18 @@ class _Checker:
             key, must, lambda value: type(value) is int and 1 <= value <= MOST_RACE_CODES
         )
 
-    def has_thresholds(self, key: str, keys: ConfigKeys) -> bool:
+    def has_thresholds(self, key: str, tabulation: Tabulation) -> bool:
         """Whether a level has thresholds; one that is not measured needs none."""
-        found = self.value(keys.thresholds)
+        found = self.value(tabulation.thresholds)
         return not isinstance(found, Mapping) or key in found
 
-    def thresholds(self, key: str, keys: ConfigKeys) -> tuple[int, ...]:
-        found, n = self.value(keys.thresholds), keys.n_thresholds
+    def thresholds(self, key: str, tabulation: Tabulation) -> tuple[int, ...]:
+        found, n = self.value(tabulation.thresholds), tabulation.n_thresholds
         if not isinstance(found, Mapping):
-            raise self.refuse(keys.thresholds, "an object of lists")
+            raise self.refuse(tabulation.thresholds, "an object of lists")
         if key not in found:
-            raise SpecificationError(f"{self.name}: {keys.thresholds} lacks {key!r}; add it")
-        values, where = found[key], f"{keys.thresholds} {key!r}"
+            raise SpecificationError(f"{self.name}: {tabulation.thresholds} lacks {key!r}; add it")
+        values, where = found[key], f"{tabulation.thresholds} {key!r}"
         if not isinstance(values, list | tuple) or len(values) != n:
             raise self.refuse(where, f"a list of {n} number{'s' if n > 1 else ''}")
         numbers = [_Checker({where: value}, self.name).number(where) for value in values]
@@ -310,9 +308,6 @@ class _Checker:
 
 SETTINGS_SECTION = "[mechanism]"
 
-DEFAULTS: dict[str, Any] = {"reader": "csv"}
-"""Keys without a setting; values used where there is no `config.json`."""
-
 
 def read_specification(directory: str) -> Specification:
     """The specification in a folder; raises InputRefused with a sentence about the first fault."""
@@ -328,7 +323,7 @@ def read_parameters(
     wanted: WantedMargins = NOTHING_WANTED,
     *,
     infinite: bool = False,
-    keys: ConfigKeys = OF_PERSONS,
+    tabulation: Tabulation = SEX_BY_AGE,
 ) -> MechanismParameters:
     """The mechanism's parameters: `config.json` of a folder, if there is one, under the overrides.
 
@@ -340,15 +335,15 @@ def read_parameters(
     if overrides or not sources:
         sources.append(SETTINGS_SECTION)
     with refuse_errors(of=SpecificationError):
-        config = DEFAULTS
+        config: dict[str, Any] = {}
         if _has_config(directory):
             config = read_config(_read(directory, CONFIG_FILE))
-        thresholds = config.get(keys.thresholds, {})
+        thresholds = config.get(tabulation.thresholds, {})
         config = {**config, **overrides}
-        if keys.thresholds in overrides and isinstance(thresholds, dict):
-            config[keys.thresholds] = thresholds | overrides[keys.thresholds]
+        if tabulation.thresholds in overrides and isinstance(thresholds, dict):
+            config[tabulation.thresholds] = thresholds | overrides[tabulation.thresholds]
         name = " and ".join(sources)
-        return mechanism_parameters(config, name, wanted, infinite=infinite, keys=keys)
+        return mechanism_parameters(config, name, wanted, infinite=infinite, tabulation=tabulation)
 
 
 def copy_parameters(directory: str, to: Path) -> None:

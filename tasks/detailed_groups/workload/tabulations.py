@@ -38,25 +38,6 @@ N_CELLS = {0: 1} | {table: N_SEXES * len(bins) for table, bins in AGE_BINS.items
 Label = int | str | None
 
 
-@dataclass(frozen=True)
-class ConfigKeys:
-    """The keys of `config.json` that a tabulation has: of budgets, and of as many thresholds.
-
-    Tables are chosen by a first stage of the same run if `has_first_stage`, which is suppressed
-    below a threshold, too; else by totals that are known before.
-    """
-
-    budgets: str
-    thresholds: str
-    n_thresholds: int
-    has_first_stage: bool = False
-
-    def budget(self, region_type: str, level: int) -> str:
-        """The key of a level's budget."""
-        name = region_type.lower().replace("-", "_")
-        return f"{self.budgets}_level_{level}_{name}"
-
-
 @dataclass(frozen=True, eq=False)
 class Tabulation:
     """Tables by number, 0 being the total, and their released rows.
@@ -87,12 +68,23 @@ class Tabulation:
         return self.cell_of.max(axis=1) + 1
 
     @property
-    def keys(self) -> ConfigKeys:
-        """The keys of `config.json` that this tabulation has."""
-        kind = self.name if self.of_persons else f"h_{self.name}"
-        n_thresholds = len(self.names) - 1
-        budgets, thresholds = f"privacy_budget_{kind}", f"thresholds_{kind}"
-        return ConfigKeys(budgets, thresholds, n_thresholds, has_first_stage=self.of_persons)
+    def n_thresholds(self) -> int:
+        """How many thresholds of a noisy total choose a table."""
+        return len(self.names) - 1
+
+    @property
+    def thresholds(self) -> str:
+        """The key of `config.json` with the thresholds of all levels."""
+        return f"thresholds_{self._kind}"
+
+    def budget(self, region_type: str, level: int) -> str:
+        """The key of `config.json` with a level's budget."""
+        name = region_type.lower().replace("-", "_")
+        return f"privacy_budget_{self._kind}_level_{level}_{name}"
+
+    @property
+    def _kind(self) -> str:
+        return self.name if self.of_persons else f"h_{self.name}"
 
     @property
     def of_persons(self) -> bool:
@@ -267,5 +259,3 @@ HOUSEHOLD_TABULATIONS: Mapping[str, Tabulation] = {
     name: one for name, one in TABULATIONS.items() if not one.of_persons
 }
 """Those of households."""
-OF_PERSONS = SEX_BY_AGE.keys
-"""The keys of tables of persons."""

@@ -52,7 +52,7 @@ def test_errors_at_the_counties_are_smaller_than_the_noise_of_the_sizes_that_wer
     for mechanism, published in AT_COUNTIES.items():
         plan = plan_of(mechanism, PROVEN, 117_630_445, 1000, (1, 52, COUNTIES))
         county = plan.levels[-1]
-        assert county.scale == (3 if mechanism == "cumulative_dp" else 6)
+        assert county.noise.parameter == (3 if mechanism == "cumulative_dp" else 6)
         noise = UnchargedNoise(random).draw("county", county.noise, size[0] * size[1])
         counts = noise.reshape(size)
         if mechanism == "cumulative_dp":

@@ -20,7 +20,7 @@ from spineflow.tasks.trips.estimation.estimate import ROOT, MeasuredTree, step_d
 from spineflow.tasks.trips.ingest.files import read_plan, read_truth
 from spineflow.tasks.trips.plan import estimates_file, measured_file
 from spineflow.tasks.trips.product import TRIPS
-from spineflow.tasks.trips.release import ACCURACY, released_level
+from spineflow.tasks.trips.release import released_level
 from spineflow.tasks.trips.tree import NodeCounts
 
 from .conftest import REGIONS, Finished, trips
@@ -86,7 +86,7 @@ def test_without_noise_the_input_is_released(case: str, finished: Finished) -> N
 @pytest.mark.parametrize("case", ["inftda", "all nodes", "leaves"])
 def test_errors_are_distances_from_the_input_at_every_level(case: str, finished: Finished) -> None:
     run, settings = finished(*MECHANISMS[case])
-    errors = read_errors(run, ACCURACY)
+    errors = read_errors(run)
     assert errors is not None and errors["level"].tolist() == [0, 1, 2, 3, 4]
     pairs = zip(levels_of(trips(), "n"), levels_of(table_of(run), "count"), strict=True)
     for row, (true, released) in zip(errors.to_dict("records"), pairs, strict=True):
@@ -103,8 +103,7 @@ def test_errors_are_distances_from_the_input_at_every_level(case: str, finished:
         )
     plan = read_plan(run)
     assert errors["areas"].tolist() == [plan.tree.level_name(level) for level in range(5)]
-    assert errors["theorem_4_bound"].notna().all() == (case == "inftda")
-    assert errors["proposition_1_bound"].notna().all() == (case == "leaves")
+    assert errors["error_bound"].notna().all() == (case in ("inftda", "leaves"))
     assert errors["bias"].notna().all() == (case == "all nodes")
 
 

@@ -17,7 +17,6 @@ from spineflow.tasks.detailed_groups.workload.guarantee import (
     tabulation_plan,
 )
 from spineflow.tasks.detailed_groups.workload.parameters import (
-    DEFAULTS,
     Parameters,
     mechanism_parameters,
     read_specification,
@@ -53,13 +52,11 @@ def config_of_2020() -> dict[str, object]:
         "allow_negative_counts": True,
         "run_us": True,
         "run_pr": True,
-        "reader": "cef",
         "state_filter_us": ["44"],
         "privacy_defn": "zcdp",
     }
     levels = [(name, level) for name in REGION_TYPES for level in (1, 2)]
-    for tabulation in HOUSEHOLD_TABULATIONS.values():
-        keys = tabulation.keys
+    for keys in HOUSEHOLD_TABULATIONS.values():
         for name, level in levels:
             config[keys.budget(name, level)] = Fraction(budget_of_2020(name, level))
         config[keys.thresholds] = {
@@ -73,7 +70,7 @@ def config_of_2020() -> dict[str, object]:
 def parameters() -> Parameters:
     return Parameters(
         {
-            name: mechanism_parameters(config_of_2020(), keys=tabulation.keys)
+            name: mechanism_parameters(config_of_2020(), tabulation=tabulation)
             for name, tabulation in HOUSEHOLD_TABULATIONS.items()
         }
     )
@@ -116,7 +113,7 @@ def test_the_presets_are_the_production_runs_of_2020(
     )
     settings = load_settings(DetailedHouseholdsSettings, source, presets=PRESETS)
     for name, tabulation in HOUSEHOLD_TABULATIONS.items():
-        own = mechanism_parameters({**DEFAULTS, **settings.mechanism.config}, keys=tabulation.keys)
+        own = mechanism_parameters(settings.mechanism.config, tabulation=tabulation)
         assert own.passes == (region_pass,)
         assert own.total_of(region_pass) == parameters.of[name].total_of(region_pass)
         due = parameters.of[name].budgets_of(region_pass)
@@ -143,11 +140,11 @@ def test_variances_and_margins_are_those_of_2020(parameters: Parameters, specifi
 
 def test_thresholds_are_as_many_as_the_tables_need() -> None:
     config = config_of_2020()
-    type_keys, tenure_keys = (one.keys for one in HOUSEHOLD_TABULATIONS.values())
+    type_keys, tenure_keys = HOUSEHOLD_TABULATIONS.values()
     swapped = config | {tenure_keys.thresholds: config[type_keys.thresholds]}
     with pytest.raises(SpecificationError, match="must be a list of 1 number;"):
-        mechanism_parameters(swapped, keys=tenure_keys)
-    mechanism_parameters(swapped, keys=type_keys)
+        mechanism_parameters(swapped, tabulation=tenure_keys)
+    mechanism_parameters(swapped, tabulation=type_keys)
 
 
 def test_curves_have_the_rho_that_is_charged(parameters: Parameters, specification) -> None:

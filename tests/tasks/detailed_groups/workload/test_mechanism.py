@@ -18,9 +18,9 @@ from spineflow.tasks.detailed_groups.workload.parameters import (
 )
 from spineflow.tasks.detailed_groups.workload.regions import REGION_TYPES
 from spineflow.tasks.detailed_groups.workload.specification import LEVELS, SpecificationError
-from spineflow.tasks.detailed_groups.workload.tabulations import OF_PERSONS
+from spineflow.tasks.detailed_groups.workload.tabulations import SEX_BY_AGE
 
-BUDGETS = {OF_PERSONS.budget(name, level): 0.1 for name in REGION_TYPES for level in LEVELS}
+BUDGETS = {SEX_BY_AGE.budget(name, level): 0.1 for name in REGION_TYPES for level in LEVELS}
 THRESHOLDS = {
     thresholds_key(name, level): [10, 20, 30] for name in REGION_TYPES for level in LEVELS
 }
@@ -33,7 +33,6 @@ GOOD = {
     "allow_negative_counts": True,
     "run_us": True,
     "run_pr": True,
-    "reader": "csv",
     "state_filter_us": ["01", "56"],
     "privacy_defn": "zcdp",
 }
@@ -85,7 +84,6 @@ REFUSED = {
     "neither pass": ({"run_us": False, "run_pr": False}, "run_us and run_pr are both false"),
     "truth as a number": ({"run_us": 1}, "run_us must be true or false"),
     "unknown definition": ({"privacy_defn": "dp"}, "'zcdp' or 'puredp'"),
-    "unknown reader": ({"reader": "xls"}, "'csv' or 'cef'"),
     "race codes": ({"max_race_codes": 9}, "from 1 to 8"),
     "race codes as text": ({"max_race_codes": "8"}, "from 1 to 8"),
     "race codes as truth": ({"max_race_codes": True}, "from 1 to 8"),
