@@ -305,7 +305,7 @@ def _refuse_budget(
     for table, named in (("geolevels", budget.geolevels), ("queries", budget.queries)):
         for name in named:
             if name not in geolevels:
-                hint = did_you_mean(name, geolevels) or f"; there are {', '.join(geolevels)}"
+                hint = f"{did_you_mean(name, geolevels)}; there are {', '.join(geolevels)}"
                 refuse(f"{where}.{table} names {name!r}, which is no geolevel{hint}")
     refuse_shares(budget.geolevels, f"{where}.geolevels", refuse)
     if any(share == 0 for share in budget.geolevels.values()):
