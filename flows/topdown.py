@@ -3,14 +3,14 @@
     ingest -> spine -> ledger -> constraints, measure -> estimate, geolevel by geolevel
            -> microdata, tables and margins side by side -> checks, accuracy -> release -> report
 
-A universe measured on demand has a geolevel measured when the one above it has been estimated. The
-estimator `full_information` combines measurements from the blocks up before it estimates. In the
-background, next to the estimates, tasks predict the errors of a large run, compute the estimates
-behind its margins and the exact losses, and write the margins of its tables. The spine is
-summarised for the report during the release.
+With measurement on demand, a geolevel is measured after the geolevel above it has been estimated.
+The estimator `full_information` combines measurements from the blocks up before it estimates.
+Background tasks run in parallel with the estimation: they predict the errors of a large run,
+compute exact privacy losses, compute the best linear unbiased estimates for margins, and write the
+margins of tables. The spine is summarised for the report during the release.
 
-Persons and housing units run side by side. All data travel through the run directory; tasks hand
-each other names and digests.
+Universes run in parallel. Tasks exchange all data through the run directory, and pass each other
+names and digests only.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from .topdown_stages import TopdownStages
 
 
 def stages(run: RunDirectory, settings: TopdownSettings) -> None:
-    """Submit the stages of a run; the universes go side by side."""
-    own, universes = TopdownStages(run, settings), settings.run.universes
-    root = own.root
+    """Submit the stages of a run, for all universes in parallel."""
+    common, universes = TopdownStages(run, settings), settings.run.universes
+    root = common.root
     ingested = read_input(run, settings)
     finish()
     spines: dict[str, Future] = {}
@@ -47,11 +47,12 @@ def stages(run: RunDirectory, settings: TopdownSettings) -> None:
         with stage("spine", f"{universe} spine"):
             spines[universe] = build_spine.submit(root, universe, wait_for=[ingested])
     finish()  # The shards to measure are in the spines.
-    # The charge and its dependencies leave a worker free.
-    losses = own.work_out_losses(dict([*spines.items()][:1]))
+    # The charge leaves one worker free, for the exact loss of the first universe; the others follow
+    # in `check_and_release`.
+    losses = common.work_out_losses(dict([*spines.items()][:1]))
     charged = charge(root, wait_for=spines.values())
 
-    # Constraints of a universe may follow from the released counts of others, which come first.
+    # The universes of a wave may need the released counts of universes in earlier waves.
     waves = universe_waves(settings)
     constrained: dict[str, Future] = {}
     for universe in waves[0]:
@@ -67,7 +68,7 @@ def stages(run: RunDirectory, settings: TopdownSettings) -> None:
                 ]
     finish()
 
-    predicted = own.predict_accuracy(spines)
+    predicted = common.predict_accuracy(spines)
     posterior, margin_files = list[Future](), list[Future]()
     estimated: dict[str, list[Future]] = {}
     for wave in waves:
@@ -78,28 +79,29 @@ def stages(run: RunDirectory, settings: TopdownSettings) -> None:
                 )
         finish()
         if len(constrained) == len(universes):
-            # Estimates behind the margins read every universe's constraints.
-            facts = [*constrained.values(), *chain(*measured.values())]
-            posterior, margin_files = own.begin_margins(facts)
-        estimated |= own.estimate_universes(wave, measured, constrained)
+            # The estimates for margins need the constraints of every universe.
+            needed = [*constrained.values(), *chain(*measured.values())]
+            posterior, margin_files = common.begin_margins(needed)
+        estimated |= common.estimate_universes(wave, measured, constrained)
 
-    written = own.write_release(estimated, posterior, margin_files)
-    compared = own.compare_with_input(predicted, estimated)
+    written = common.write_release(estimated, posterior, margin_files)
+    compared = common.compare_with_input(predicted, estimated)
     finish([*written, *losses, *posterior, *margin_files, *predicted.values()])
-    own.check_and_release(spines, written, compared)
+    common.check_and_release(spines, written, compared)
 
 
 def read_input(run: RunDirectory, settings: TopdownSettings) -> Future:
-    """Submit the tasks that read the input; shares of many records are counted, and then
-    recognised, side by side."""
-    root, of = str(run.root), n_shares(run, settings)
+    """Submit the tasks that read the input. Several tasks read a large input in parallel: each
+    counts a share of the records, and then compares the digests of a share of the people."""
+    root, n_tasks = str(run.root), n_shares(run, settings)
+    numbers = range(n_tasks)
     with stage("ingest"):
-        if of == 1:
+        if n_tasks == 1:
             return ingest.submit(root)
         referred = read_referred.submit(root)
-        counted = [count_records.submit(root, n, of, wait_for=[referred]) for n in range(of)]
-        checked = check_records.submit(root, of, wait_for=counted)
-        known = [recognise_people.submit(root, n, of, wait_for=[checked]) for n in range(of)]
+        counted = [count_records.submit(root, n, n_tasks, wait_for=[referred]) for n in numbers]
+        checked = check_records.submit(root, n_tasks, wait_for=counted)
+        known = [recognise_people.submit(root, n, n_tasks, wait_for=[checked]) for n in numbers]
         return ingest.submit(root, wait_for=known)
 
 

@@ -1,7 +1,7 @@
-"""From a declaration to the records that all stages work with, compiled once.
+"""Compiles the declaration of a census into the objects that all stages use.
 
-Errors within a declaration are refused here, with the wrong key: names that do not exist, levels in
-no or two groups, relations to universes that are declared later.
+Raises ValueError for errors within the declaration, and names the key: unknown names, levels in no
+group or in two, relations to universes that are declared later.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ from .influence import (
     refuse_uncharged,
     steps_of,
 )
-from .queries import DETAILED, TOTAL, MarginalQuery, counted_rows, marginal_query, tells
+from .queries import DETAILED, TOTAL, MarginalQuery, counted_rows, has_attributes, marginal_query
 from .recodes import CodeSet, Recode, compiled_recode
 from .schema import Schema
 
 PRESETS = Path(__file__).parent / "presets"
 
-Made = TypeVar("Made", bound=Part)
+Named = TypeVar("Named", bound=Part)
 
 
 class Zero(StructuralZeroDeclaration):
@@ -91,10 +91,10 @@ class Bound(BoundDeclaration):
 
 @dataclass(frozen=True)
 class BoundedQuery:
-    """Bounds that files list together: each is on other answers to one query.
+    """Bounds of one name, on different answers to one query; files list them as one constraint.
 
-    stem : the beginning of their constraints' names.
-    numbers : the bounds' positions among those of the universe.
+    stem : the beginning of the constraint's names.
+    numbers : positions of the bounds in `Universe.bounds`.
     """
 
     stem: str
@@ -102,23 +102,23 @@ class BoundedQuery:
     numbers: tuple[int, ...]
     bounds: tuple[Bound, ...]
 
-    def is_askable(self, schema: Schema) -> bool:
-        """Whether a schema has the attributes of the query; else the bounds are on its total."""
-        return self.query in (TOTAL, DETAILED) or tells(schema, self.query.split(" * "))
+    def is_answerable(self, schema: Schema) -> bool:
+        """Whether a schema has the attributes of the query; if not, the bounds are on the total."""
+        return self.query in (TOTAL, DETAILED) or has_attributes(schema, self.query.split(" * "))
 
     def query_in(self, schema: Schema) -> MarginalQuery:
-        """The query, in the notation of a schema."""
-        return marginal_query(schema, self.query if self.is_askable(schema) else TOTAL)
+        """The query in a schema; the total if the query is not answerable."""
+        return marginal_query(schema, self.query if self.is_answerable(schema) else TOTAL)
 
-    def inside(self, schema: Schema) -> np.ndarray:
-        """Mask `(n_cells,)` of the cells that the bounds are on."""
-        if not self.is_askable(schema):
+    def cells_in(self, schema: Schema) -> np.ndarray:
+        """Mask `(n_cells,)` of the cells that the bounded answers count."""
+        if not self.is_answerable(schema):
             return np.ones(schema.n_cells, dtype=bool)
         return np.any([schema.cells_where(bound.where) for bound in self.bounds], axis=0)
 
 
 class Held(HeldToDeclaration):
-    """Answers fixed by others, with a name and defaults for omitted keys."""
+    """Answers held to the released counts of another universe or run, with a name and defaults."""
 
     name: Label
     universe: FileName
@@ -127,10 +127,10 @@ class Held(HeldToDeclaration):
 
 @dataclass(frozen=True)
 class Universe:
-    """A universe as its stages know it.
+    """A compiled universe.
 
-    `full_schema` has the further attributes, too. `rows` are the codes that columns must have for
-    a row to belong to it.
+    full_schema : the schema with the further attributes.
+    rows : by column, the codes of the rows that belong to the universe.
     """
 
     name: str
@@ -147,46 +147,46 @@ class Universe:
     graph: Graph
     agreements: tuple[AgreeDeclaration, ...] = ()
     accompanied: AgreeDeclaration | None = None
-    """The agreement with its own records; `agreements` are those with other universes."""
+    """The agreement among the records of this universe; `agreements` are with other universes."""
 
     @property
     def contributions(self) -> Mapping[str, ContributionDeclaration]:
-        """Tables in which a person may have several records."""
+        """By table: how many records a person may have."""
         return self.graph.contributions
 
     @property
     def ways(self) -> tuple[InfluencePath, ...]:
-        """The ways by which its records read tables."""
+        """The paths from input tables to the records of this universe."""
         return self.graph.ways[self.name]
 
     @property
     def own_way(self) -> InfluencePath:
-        """The way of its own table."""
+        """The path from its own table."""
         return next(way for way in self.ways if way.kind == OWN)
 
     @property
     def occupant_ways(self) -> Mapping[str, InfluencePath]:
-        """The ways of its occupants, by their names."""
+        """The paths from the tables of its occupants, by name of the occupants."""
         return {way.name: way for way in self.ways if way.kind == OCCUPANTS}
 
     @property
     def step_ways(self) -> tuple[InfluencePath, ...]:
-        """The ways of its steps, in their order."""
+        """The paths from the tables of `through`, in their order."""
         return tuple(way for way in self.ways if way.kind == STEP)
 
     @cached_property
     def reaches(self) -> tuple[Reach, ...]:
-        """The records that a change of each table changes here; see `influence.Graph`."""
+        """By input table, how many records of this universe one change of the table changes."""
         return self.graph.reaches(self.name)
 
     @property
-    def held_earlier(self) -> tuple[Held, ...]:
-        """Answers fixed by earlier releases."""
+    def held_to_releases(self) -> tuple[Held, ...]:
+        """The entries of `held_to` that name an earlier release."""
         return tuple(held for held in self.held if held.release is not None)
 
     @property
-    def held_beside(self) -> tuple[Held, ...]:
-        """Answers fixed by earlier universes of the same run."""
+    def held_to_universes(self) -> tuple[Held, ...]:
+        """The entries of `held_to` that name an earlier universe of the same run."""
         return tuple(held for held in self.held if held.release is None)
 
     @property
@@ -194,7 +194,7 @@ class Universe:
         """The universes of the same run that must have been estimated before this one."""
         related = [side.universe for relation in self.relations for side in relation.others]
         related += [agreement.universe for agreement in self.agreements]
-        return tuple(dict.fromkeys([*related, *(held.universe for held in self.held_beside)]))
+        return tuple(dict.fromkeys([*related, *(held.universe for held in self.held_to_universes)]))
 
     @property
     def described_by(self) -> str | None:
@@ -205,17 +205,17 @@ class Universe:
 
     @property
     def charge(self) -> Norms:
-        """The norms of the largest change that is charged."""
+        """Norms of the largest change that the ledger charges."""
         return norms_of(reach for reach in self.reaches if reach.is_charged)
 
     @property
     def stated(self) -> Norms:
-        """The norms of the largest change, whether the ledger counts all of it or not."""
+        """Norms of the largest change, charged or only stated in certificates."""
         return norms_of(self.reaches)
 
     @property
     def bounded_queries(self) -> tuple[BoundedQuery, ...]:
-        """The bounds as files list them: bounds of one name together."""
+        """The bounds, grouped by name as files list them."""
         together: dict[str, list[int]] = {}
         names = [bound.name for bound in self.declared.bounds]
         for number, bound in enumerate(self.bounds):
@@ -228,7 +228,7 @@ class Universe:
         return tuple(found)
 
     def bounded_attribute(self, schema: Schema) -> str | None:
-        """The attribute of a schema on each of whose levels there are bounds; None without."""
+        """The first attribute of a schema whose levels have bounds, or None."""
         bounded = (bound.query for bound in self.bounds)
         return next((query for query in bounded if query in schema.attributes), None)
 
@@ -265,11 +265,11 @@ class Census:
     formats: Mapping[str, TextFormat] = field(default_factory=dict)
     """How the files of the input tables are written, by table."""
     members: Mapping[str, MembersDeclaration] = field(default_factory=dict)
-    """Persons from whom columns of a table of units follow, by its name."""
+    """By table of units: the persons from whose records its columns are computed."""
 
     @property
     def without_agreements(self) -> Census:
-        """The census with universes that need not agree with others, nor in themselves."""
+        """The census without agreements between records."""
         universes = {
             name: replace(universe, agreements=(), accompanied=None)
             for name, universe in self.universes.items()
@@ -306,7 +306,7 @@ class Census:
 
     @property
     def input_tables(self) -> tuple[str, ...]:
-        """Names of the tables that the input must give."""
+        """Names of the tables that the input must contain."""
         return tuple(dict.fromkeys([*self.formats, *self.earlier_releases]))
 
     @property
@@ -377,8 +377,8 @@ def compiled(declared: CensusDeclaration) -> Census:
     universes = {}
     for name, universe in declared.universes.items():
         universes[name] = _universe(name, universe, declared, schemas, recodes, graph)
-    for made in universes.values():
-        _check_description(made, universes)
+    for compiled_universe in universes.values():
+        _check_description(compiled_universe, universes)
     refuse_uncharged(declared, graph)
     below = declared.geography.geolevels[1:]
     unknown = sorted(declared.geography.columns.keys() - {*below})
@@ -511,9 +511,7 @@ def _bound(
 
 
 def _check_shared_names(where: str, bounds: Sequence[BoundDeclaration], schema: Schema) -> None:
-    """Refuse bounds of one name that do not make one constraint: on other queries or the same
-    answers, or with a side that the other lacks.
-    """
+    """Refuse bounds of one name that differ in their query or sides, or share an answer."""
     for number, bound in enumerate(bounds):
         for other in bounds[:number] if bound.name is not None else ():
             if other.name != bound.name:
@@ -550,26 +548,28 @@ def _held(
     return _named(Held, entry, named, universe=entry.universe or name, of=of)
 
 
-def _named(kind: type[Made], declared: Part, name: str, **further: Any) -> Made:
-    """Convert declarations to a kind whose entries all have a name: their own, or else this one."""
-    found = {**dict(declared), **further}
-    return kind.model_construct(**{**found, "name": found["name"] or name})
+def _named(kind: type[Named], declared: Part, name: str, **further: Any) -> Named:
+    """Convert a declaration to `kind`; `name` is the default for the name."""
+    values = {**dict(declared), **further}
+    return kind.model_construct(**{**values, "name": values["name"] or name})
 
 
 def _check_description(universe: Universe, universes: Mapping[str, Universe]) -> None:
-    """Refuse a description of records by a universe without held_to on this one, or without
-    columns."""
+    """Refuse `described_by` with a universe that has no `held_to` on this one, or with codes that
+    do not fit the levels."""
     microdata = universe.declared.microdata
     if microdata is None or microdata.described_by is None:
         return
     description, what = microdata.described_by, f"described_by of {universe.name!r}"
     refuse_unknown_universe(what, description.universe, universes)
     other = universes[description.universe]
-    if all(held.universe != universe.name for held in other.held_beside):
+    if all(held.universe != universe.name for held in other.held_to_universes):
         raise ValueError(
-            f"{what} needs {description.universe!r} held to {universe.name!r}, by held_to"
+            f"{what}: {description.universe!r} is not held to {universe.name!r}; add a held_to"
         )
     for column in description.columns:
         query = marginal_query(other.schema, column.attribute or "")
         if column.codes is not None and len(column.codes) != query.n_rows:
-            raise ValueError(f"{what} has {column.name} with another number of codes than levels")
+            raise ValueError(
+                f"{what}: the column {column.name} has another number of codes than levels"
+            )

@@ -406,7 +406,7 @@ class CensusTables:
                     left = left + counts[side.universe] @ side.weights
                 broken = {"=": left != 0, "<=": left > 0, ">=": left < 0}[relation.sign]
                 evidence.add_mask(name, f"breaks_{relation.name}", broken)
-            for held in universe.held_beside:
+            for held in universe.held_to_universes:
                 other = self._schema(held.universe)
                 theirs = counted_rows(schema, other, held.query, held.where, held.of)
                 own = asked_answers(schema, held.query, held.where, counts[name])

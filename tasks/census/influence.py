@@ -3,9 +3,9 @@
 Nodes are the input tables and the universes; an edge has the columns that it carries and the
 largest number of records that one changed record at its beginning changes at its end.
 
-- `Way`: one table that a universe reads: its own, one of occupants, or one in `through`. The
-  readers (`records`) ask it for tables and columns, so that nothing is read by a way that has no
-  edge.
+- `InfluencePath`, a way: one table that a universe reads: its own, one of occupants, or one in
+  `through`. The readers (`records`) take tables and columns from it alone, so every table read has
+  an edge.
 - `Edge`: columns of a table that were made from records of another, by the office before the input
   was read (`computed_from`), or by the program (`members`).
 

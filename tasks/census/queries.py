@@ -141,7 +141,7 @@ def marginal_query(schema: Schema, name: str) -> MarginalQuery:
     elif name != TOTAL:
         used = set()
         for part in name.split(" * "):
-            if not tells(schema, [part]):
+            if not has_attributes(schema, [part]):
                 raise ValueError(
                     f"unknown query {name!r}: {part!r} is no attribute of the schema of "
                     f"{schema.universe} ({', '.join(schema.attributes)}) nor a coarsening of one"
@@ -161,7 +161,7 @@ def queries_are_nested(queries: Iterable[MarginalQuery]) -> bool:
     return all(finer.refines(coarser) for coarser, finer in zip(ordered, ordered[1:], strict=False))
 
 
-def tells(schema: Schema, names: Iterable[str]) -> bool:
+def has_attributes(schema: Schema, names: Iterable[str]) -> bool:
     """Whether a schema has all these attributes, or coarsenings of its attributes."""
     return all(name in schema.attributes or schema.coarsening(name) for name in names)
 

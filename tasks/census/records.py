@@ -369,5 +369,5 @@ def _rules_of_areas(universe: Universe) -> Iterator[Rule]:
         yield from _of("bound", universe, bound.query, number=number, bound=bound.name)
     for relation in universe.relations:
         yield from _of("relation", universe, relation.name)
-    for held in universe.held_beside:
+    for held in universe.held_to_universes:
         yield from _of("held_to", universe, held.name, beside=held.universe)

@@ -188,13 +188,16 @@ def _query(plan: UniversePlan, measure: Measure) -> dict[str, Any]:
 
 def noise_table(plan: UniversePlan) -> Table:
     """Cost and width of noise of every measure."""
+    sensitivity = (
+        "L1 sensitivity" if plan.mechanism == DISCRETE_LAPLACE else "squared L2 sensitivity"
+    )
     rows = [
         {
             "level": own.place,
             "query": own.query,
             "areas": own.areas,
             f"share of {plan.symbol}": str(own.share),
-            "moved by a person": own.moved,
+            sensitivity: own.moved,
             "noise s.d.": own.deviation,
             "margin, 95 %": margin_of(own),
         }

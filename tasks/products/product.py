@@ -1,8 +1,8 @@
-"""The record of a product, which the command line, flows, library, `products` and `tune` read.
+"""The class of products, which the command line, flows, library, `products` and `tune` use.
 
-A product is made in the module `product` of its folder, from functions of its stages, and is
-found by its name (`registry`). Its flow is in `flows/`: Prefect is imported with the flow alone,
-so that commands that run nothing start fast.
+The module `product` in the folder of each product creates its instance from functions of the
+stages; `registry` finds it by name. The flow of a product is in `flows/`: only flows import
+Prefect, so that other commands start fast.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..runs.settings import ProductSettings, RunnerSettings
 from ..runs.settings_files import load_settings
 
 PRESETS = Path(__file__).parents[2] / "flows" / "settings"
-"""Their folder."""
+"""Folder of the settings files of presets."""
 
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Rules:
     """Rules on settings and input, before a run.
 
     check : reads the input and checks it against every rule.
-    fits : checks the settings against an accepted input, and returns advisory notes.
+    fits : checks the settings against an accepted input, and returns notes for the user.
     refuse : refuses combinations of settings, before any input is read.
     """
 
@@ -58,8 +58,8 @@ class Rules:
 class Checks:
     """Checks of a run by code that shares nothing with the code that it checks.
 
-    release : outcomes for the finished run, all of which must pass before its release appears.
-    plan : of a run's folder, before any noise is drawn; adds failures.
+    release : checks the finished run and returns outcomes; all must pass before the release.
+    plan : checks the plan in a run's folder before any noise is drawn, and adds failures.
     """
 
     release: Callable[[RunDirectory, Any], Sequence[Outcome]]
@@ -68,15 +68,15 @@ class Checks:
 
 @dataclass(frozen=True)
 class Words:
-    """Words and tables of a product, in addition to every plan's.
+    """Texts and tables of a product, in addition to those of every plan.
 
-    budget : of the costs, from settings and plan.
-    notes : sentences on useless measurements of a run that is about to begin.
-    certificate : the facts of the certificate; by default the facts of the plan.
-    report : the public report, given the plan and the errors of public input; by default the report
-        of the plan.
+    budget : texts and tables on the costs, from settings and plan.
+    notes : warnings, before a run, about measurements with too much noise to be useful.
+    certificate : facts of the certificate; by default those of the plan.
+    report : the public report, from the plan and, for public input, the errors; by default the
+        report of the plan.
     restore : rebuilds missing files that a report needs.
-    summary : the end of the command; by default the rows of every released table.
+    summary : last lines of the command; by default the number of rows of every released table.
     """
 
     budget: Callable[[Any, Plan], Iterable[Block | Section]] = lambda settings, plan: ()
@@ -93,10 +93,10 @@ class Words:
 class Figures:
     """Figures on the errors of a run, for replicates, comparisons and searches.
 
-    keys : the columns that identify a quantity.
-    words : the columns of figures, with their descriptions.
-    of_errors : the table of both, from a run's errors.
-    facts : facts about a run, in words, by label.
+    keys : columns that identify a quantity.
+    words : columns with figures, and their descriptions.
+    of_errors : table of the key columns and figures, from a run's errors.
+    facts : facts about a run as texts, by label.
     """
 
     keys: Sequence[str]
@@ -107,14 +107,14 @@ class Figures:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Comparison of a release with its truth; the result is as confidential as the input.
+    """Comparison of a release with the confidential input; the result is confidential too.
 
-    read : the errors of a run by quantity; None if they are gone.
-    write : compares and keeps the errors; None where a separate step does.
-    truth : the confidential files for the comparison, as long as all exist.
-    figures : the errors of replicates and comparisons; None where runs are not compared.
-    compare : writes a comparison where that is more than a table.
-    of_release : settings with a release as public input, for expected errors.
+    read : reads the errors of a run by quantity; None if they were deleted.
+    write : computes and saves the errors; None if a separate step does.
+    truth : the confidential files that the comparison needs.
+    figures : figures for replicates and comparisons; None if runs cannot be compared.
+    compare : writes a comparison of runs; None for the common table.
+    of_release : settings with a release as public input, to compute expected errors.
     """
 
     read: Callable[[RunDirectory], pd.DataFrame | None] = lambda run: None
@@ -125,26 +125,26 @@ class Accuracy:
     of_release: Callable[[RunDirectory, Any, Path], ProductSettings] | None = None
 
     def is_possible(self, run: RunDirectory) -> bool:
-        """Whether the truth still exists, for comparisons."""
+        """Whether all files that the comparison needs still exist."""
         return all(path.exists() for path in self.truth(run))
 
 
 @dataclass(frozen=True, eq=False)
 class Product:
-    """A product: how settings and an input become a checked release under one charge.
+    """A product: computes a checked release from settings and an input, under one charge.
 
     A settings file becomes an instance of `settings`, whose PRODUCT is the product's name. The
-    stages of a run are in the product's module of `flows/`: ingest first, which writes public
-    and confidential files to separate folders; then the charge, before any noise is
-    drawn; measurement, estimation, the tables; and the steps of `steps`, which check,
-    release and report.
+    stages of a run are in the product's module of `flows/`: ingest, which writes public and
+    confidential files to separate folders; the charge, before any noise is drawn; measurement,
+    estimation and tables; and the steps of `steps`, which check, release and report.
 
-    `plan` maps settings, and a run once its input is read, to measures and guarantee;
-    without a run it is the plan by settings and public files alone, whose costs `budget` shows.
-    The other modules of this package derive everything else from it. A product without a plan
-    measures nothing itself: a search, or several products in one run (`ProductSettings.parts`),
-    whose parts are charged, checked and reported by their own runs. `measured` are all files of
-    noisy answers, present or not, where these are not one for each measured level.
+    plan : computes measures and guarantee from settings and a run with its input read. Without a
+        run it uses settings and public files alone; `budget` shows the costs of this plan. The
+        other modules of this package derive everything else from the plan. A product without a
+        plan measures nothing itself: a search, or several products in one run
+        (`ProductSettings.parts`), each charged, checked and reported by a run of its own.
+    measured : paths of all files of noisy answers, existing or not; by default one file for each
+        measured level.
     """
 
     settings: type[ProductSettings]
@@ -163,7 +163,7 @@ class Product:
     def load(
         self, source: str | Path | Mapping[str, Any] | None, overrides: Sequence[str] = ()
     ) -> ProductSettings:
-        """Settings from a file, tables or overrides, checked as far as that needs no input."""
+        """Load settings from a file, tables or overrides, and check them without the input."""
         settings = load_settings(self.settings, source, presets=PRESETS, overrides=overrides)
         settings = settings.resolved()
         self.refuse(settings)
@@ -171,7 +171,7 @@ class Product:
         return settings
 
     def refuse(self, settings: ProductSettings) -> None:
-        """Check settings by the product's rules, or each part's; raises InputRefused."""
+        """Check settings by the rules of the product or of its parts; raises InputRefused."""
         if self.rules is not None:
             self.rules.refuse(settings)
             return
@@ -179,7 +179,7 @@ class Product:
             own.refuse(part)
 
     def plan_of(self, run: RunDirectory, settings: ProductSettings) -> Plan:
-        """The plan of a run, as written, or made anew for a run without one."""
+        """The plan of a run: read from its file, or computed if there is no file."""
         from .plan import plan_file, read_plan
 
         if self.plan is None:
@@ -187,14 +187,14 @@ class Product:
         return read_plan(run) if plan_file(run).exists() else self.plan(settings, run)
 
     def costs(self, settings: ProductSettings) -> dict[str, Any]:
-        """The cost of a run, from settings and public files alone, by universe; for several
-        products by name."""
+        """The cost of a run by universe, or by name of several products, from settings and public
+        files alone."""
         if self.plan is None:
             return {name: own.costs(part) for name, (own, part) in _parts(settings).items()}
         return {cost.name: cost for cost in self.plan(settings, None).costs}
 
     def costs_in_words(self, settings: ProductSettings) -> Iterable[Block | Section]:
-        """The costs for people: a line and tables for each universe, and words of the product."""
+        """The costs as text: a line and tables for each universe, and texts of the product."""
         from .budget import costs_in_words
         from .plan import explain_charges
 
@@ -205,13 +205,14 @@ class Product:
             yield from self.words.budget(settings, plan)
 
     def curves(self, settings: ProductSettings) -> Curves | None:
-        """The privacy curves of a run of settings; None without a guarantee or a known curve."""
+        """The privacy curves of a run with these settings, or None if no curve is known."""
         return None if self.plan is None else self.plan(settings, None).curves()
 
     def needed(self, settings: ProductSettings, wanted: Mapping[str, int]) -> Iterator[str]:
-        """Sentences on the budget with which targets have margins of error.
+        """Sentences with the budget that each target needs for its margin of error.
 
-        Targets of several products begin with the product's name and a colon. Raises InputRefused.
+        `wanted` has margins of error by target. If a run has several products, a target begins with
+        the product's name and a colon. Raises InputRefused.
         """
         from .plan import needed_losses
 
@@ -220,18 +221,18 @@ class Product:
             return
         parts = _parts(settings)
         for target, margin in wanted.items():
-            name, _, what = target.partition(":")
+            name, _, within = target.partition(":")
             if name not in parts:
                 raise InputRefused(
-                    f"--target {target}: write PRODUCT:WHAT, with one of {', '.join(parts)}."
+                    f"--target {target}: write PRODUCT:TARGET; the products are {', '.join(parts)}."
                     if parts
                     else f"Margins cannot be turned into a budget for {self.name}."
                 )
             own, part = parts[name]
-            yield from (f"{name}: {sentence}" for sentence in own.needed(part, {what: margin}))
+            yield from (f"{name}: {sentence}" for sentence in own.needed(part, {within: margin}))
 
     def measurement_files(self, run: RunDirectory, settings: ProductSettings) -> Sequence[Path]:
-        """All files of noisy answers, present or not; by default one for each measured level."""
+        """Paths of all files of noisy answers, existing or not; see `measured`."""
         if self.measured is not None or self.plan is None:
             return () if self.measured is None else self.measured(run, settings)
         universes = self.plan_of(run, settings).universes
@@ -241,8 +242,8 @@ class Product:
     def charge_run(self, run: RunDirectory, settings: ProductSettings) -> None:
         """Write the plan of a run, check it by independent code, and enter it in the ledger.
 
-        A run that was charged keeps its plan. Raises BudgetRefused before any noise is drawn, and
-        InputRefused for a run that an older version charged without a plan.
+        The plan of a charged run is not written again. Raises BudgetRefused before any noise is
+        drawn, and InputRefused if an older version charged the run without a plan.
         """
         from ..ledger.charging import charge_draws
         from ..ledger.identity import digests_to_charge
@@ -261,21 +262,21 @@ class Product:
         if self.checks is not None and self.checks.plan is not None:
             refuse_other_noise(partial(self.checks.plan, run.root))
         if settings.is_private:
-            deciding = [run.root / name for name in plan.inputs]
+            public_inputs = [run.root / name for name in plan.inputs]
             charge_draws(
                 run,
                 settings,
                 draws=plan.universes,
                 inputs=digests_to_charge(run, settings),
-                decided_by=[*deciding, file],
+                decided_by=[*public_inputs, file],
                 truth=[run.root / name for name in plan.counts],
                 files=self.measurement_files(run, settings),
             )
 
     def check_run(self, run: RunDirectory, settings: ProductSettings) -> tuple[Outcome, ...]:
-        """Check the finished, still unreleased run and write the public outcomes.
+        """Check a finished run before its release, and write the public outcomes.
 
-        Raises CheckFailed, naming the first check that failed; the release is then withheld.
+        Raises CheckFailed with the first failed check; the run is then not released.
         """
         if self.checks is None:
             raise ValueError(f"{self.name} releases nothing that is checked")
@@ -296,12 +297,12 @@ class Product:
         return Facts("products/templates/certificate.md.j2", curves=curves, costs=costs)
 
     def compare_with_truth(self, run: RunDirectory, settings: ProductSettings) -> None:
-        """Keep the errors of a release in its confidential folder, while the truth exists."""
+        """Save the errors of a release in its confidential folder, if the truth still exists."""
         if self.accuracy.write is not None and self.accuracy.is_possible(run):
             self.accuracy.write(run, settings)
 
     def report(self, run: RunDirectory, settings: ProductSettings) -> Path:
-        """Write the public report; errors are shown of input that is not confidential."""
+        """Write the public report, with the errors only if the input is not confidential."""
         from .reports import plain_document
 
         if self.plan is None and self.words.report is None:
@@ -312,7 +313,7 @@ class Product:
         return write_page(run.report, report(run, settings, plan, errors))
 
     def outcome(self, run: RunDirectory, settings: ProductSettings) -> Iterator[str]:
-        """The guarantee of a finished run, its checks, and the places of its results, in lines."""
+        """Lines on a finished run: its guarantee, its checks and the paths of its results."""
         from ...validation.outcome import CHECKS_FILE
         from ..runs.publication import marker_address
         from .acceptance import CERTIFICATE, warnings_of
@@ -334,7 +335,7 @@ class Product:
             yield f"published: {marker_address(settings.published_to, self.name)}"
 
     def compared(self, run: RunDirectory, settings: ProductSettings) -> ComparedRun:
-        """A run with its figures; raises InputRefused if truth and errors are both gone."""
+        """A run with its figures; raises InputRefused if truth and errors were both deleted."""
         figures = self.accuracy.figures
         if figures is None:
             raise InputRefused(f"There are no figures of {self.name}.")
@@ -346,7 +347,7 @@ class Product:
         return ComparedRun(run, settings, facts, figures.of_errors(errors))
 
     def write_comparison(self, runs: Sequence[tuple[RunDirectory, ProductSettings]]) -> Path:
-        """Write a report of several finished runs side by side; returns its path."""
+        """Write a report that compares finished runs, and return its path."""
         if self.accuracy.compare is not None:
             return self.accuracy.compare(runs)
         figures = self.accuracy.figures
@@ -359,14 +360,14 @@ class Product:
 
 
 def _parts(settings: ProductSettings) -> dict[str, tuple[Product, ProductSettings]]:
-    """The products of a run of several, with their settings, by their names in it."""
+    """If a run has several products: each with its settings, by its name in the settings."""
     from .registry import product
 
     return {name: (product(own.PRODUCT), own) for name, own in settings.parts.items()}
 
 
 def count_released_rows(run: RunDirectory) -> Iterator[str]:
-    """A sentence: the number of rows of every released table; none without tables."""
+    """A sentence with the number of rows of every released table, if there are tables."""
     import pyarrow.parquet as pq  # Slow to load.
 
     files = sorted(run.release.glob("*.parquet"))

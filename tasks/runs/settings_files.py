@@ -47,6 +47,7 @@ _BARE = re.compile(r"[\w-]{1,40}")
 _IS_A_KEY = "[key]"
 
 _WORDS = {
+    "string_type": "a text in quotes",
     "tuple_type": "a list",
     "dict_type": "a table",
     "model_type": "a table",

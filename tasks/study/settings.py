@@ -189,7 +189,7 @@ class TuneSettings(ProductSettings):
         the variant's guarantee."""
         universe = self.criterion.universe
         return {
-            f"{name}{kind}": self.SEARCHED.guaranteeing(variant, made, universe)
+            f"{name}{kind}": self.SEARCHED.apply_guarantee(variant, made, universe)
             for name, variant in self.variants.items()
             for kind, made in self.SEARCHED.variations(
                 variant, universe, self.search.estimators, self.search.strategies

@@ -95,7 +95,7 @@ class SearchedProduct(ABC):
     def with_losses(self, settings: Any, universe: str, losses: Losses) -> Any:
         """Settings that spend these losses on a universe's geolevels."""
 
-    def guaranteeing(self, settings: Any, changed: Any, universe: str) -> Any:
+    def apply_guarantee(self, settings: Any, changed: Any, universe: str) -> Any:
         """Settings whose split has been changed, with the total that keeps the guarantee of the
         first; as they are where settings promise nothing but their total."""
         return changed

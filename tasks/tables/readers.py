@@ -78,7 +78,7 @@ class Selection:
         """The columns to read among the present ones; refuses missing and repeated ones."""
         for name in self.required:
             if name not in present:
-                remedy = "add it under this name, or correct the setting, if any, that names it"
+                remedy = "add this column, or correct the setting, such as area, that names it"
                 if file.layout is None:
                     remedy = f"add it under this name, as the CEF layout of {file.table} has it"
                 raise file.unreadable(f"the column {name} is missing", remedy, column=name)

@@ -35,10 +35,11 @@ class TopdownSettings(TopdownSections):
 
     @classmethod
     def without_replaced(cls, preset: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-        """The preset without the parts that the file's own settings replace as a whole.
+        """Remove from a preset, and return it, the settings that a file replaces as a whole.
 
-        An own rho or epsilon of a universe replaces either; own attributes of its schema replace
-        the preset's queries, passes and structural zeros, which belong to other attributes.
+        If the file sets rho or epsilon of a universe, the preset's rho and epsilon are removed. If
+        it sets attributes of a universe, the preset's queries, passes and structural zeros are
+        removed, since they refer to other attributes.
         """
         sections = [table_of(own, name) for name in ("budget", "workload")]
         for universe in dict.fromkeys(name for section in sections for name in section):
@@ -54,9 +55,9 @@ class TopdownSettings(TopdownSections):
         return preset
 
     def resolved(self) -> Self:
-        """These settings with the rho that epsilon and delta allow under exact accounting.
+        """Compute the largest rho for the given epsilon and delta under exact accounting.
 
-        It is frozen with the run. Without noise there is no rho to find.
+        The run stores this rho with its settings. Settings without noise remain unchanged.
         """
         found = self
         for universe in self.run.universes if not self.privacy.infinite else ():
@@ -71,12 +72,12 @@ class TopdownSettings(TopdownSections):
         changed = self.budget[universe].model_copy(update=changes)
         return self.model_copy(update={"budget": {**self.budget, universe: changed}})
 
-    def guaranteeing(self, changed: Self, universe: str) -> Self:
-        """Settings that split a universe's budget in another way, under the guarantee of these.
+    def apply_guarantee(self, changed: Self, universe: str) -> Self:
+        """Return `changed` with the rho that keeps the guarantee of these settings.
 
-        Where epsilon under exact accounting limits rho, the new split determines it (see
-        `exact_loss.rho_under_guarantee`). Settings without such a guarantee, and unresolved ones,
-        leave the changed ones as they are.
+        `changed` divides the budget of the universe in another way. If these settings give epsilon
+        under exact accounting, the rho depends on this division (see
+        `exact_loss.rho_under_guarantee`); otherwise, or before `resolved`, its rho stays.
         """
         section, before = self.budget[universe], self.budget_of(universe)
         after = changed.budget_of(universe)
@@ -106,7 +107,7 @@ class TopdownSettings(TopdownSections):
 
     @property
     def conditions(self) -> Conditions:
-        """As for every product, and settings of some spines, budgets and released tables."""
+        """Conditions of every product, and of settings for certain spines, budgets and tables."""
         budgets = [self.budget[universe] for universe in self.run.universes]
         geolevels = {name for budget in budgets for name in budget.geolevels}
         is_pure = any(budget.mechanism == DISCRETE_LAPLACE for budget in budgets)
@@ -138,7 +139,7 @@ class TopdownSettings(TopdownSections):
             ),
             "release.margins": (
                 self.has_all_measurements,
-                "measurements of every answer, of which on_demand leaves out those not needed",
+                "measurements of every answer, and on_demand measures only some",
             ),
         }
 
@@ -165,8 +166,10 @@ class TopdownSettings(TopdownSections):
 
 
 def universe_waves(settings: TopdownSettings) -> tuple[tuple[str, ...], ...]:
-    """The universes in the order in which they are estimated: a wave's in parallel, each wave after
-    the universes that constrain it.
+    """Divide the universes into waves of estimation.
+
+    The universes of a wave are estimated in parallel; those that constrain them are in earlier
+    waves.
     """
     universes, waves = settings.run.universes, []
     needs = {name: settings.compiled_census.universes[name].needs for name in universes}
@@ -180,11 +183,11 @@ def universe_waves(settings: TopdownSettings) -> tuple[tuple[str, ...], ...]:
 
 
 def _needed_universes(universe: Universe) -> list[tuple[str, str | None]]:
-    """Declarations of a universe that need the released counts of another, by name."""
+    """Declarations of a universe that need released counts, each with the universe of these."""
     sides = [(one.name, side.universe) for one in universe.relations for side in one.others]
     return [
         *((f"relation {name!r}", other) for name, other in sides),
-        *((f"held_to {one.name!r}", one.universe) for one in universe.held_beside),
+        *((f"held_to {one.name!r}", one.universe) for one in universe.held_to_universes),
         *((f"run.coherent: agree {one.name!r}", one.universe) for one in universe.agreements),
         ("microdata", universe.described_by),
     ]
@@ -194,7 +197,7 @@ def _refuse_declarations(settings: TopdownSettings, refuse: Refuse) -> None:
     """Refuse references to undeclared parts, and declarations that contradict each other."""
     census, universes = settings.compiled_census, settings.run.universes
     has_further = any(one.declared.further_attributes for one in census.universes.values())
-    cannot_hold = settings.blocks_only and not census.follows_block_rules
+    cannot_meet = settings.blocks_only and not census.follows_block_rules
     if settings.run.ghosts == "avoid" and settings.blocks_only:
         refuse(
             "run.ghosts does nothing where every area is estimated by itself; take it out, or "
@@ -202,12 +205,12 @@ def _refuse_declarations(settings: TopdownSettings, refuse: Refuse) -> None:
         )
     if settings.run.coherent and settings.run.estimator != "topdown":
         refuse(
-            "run.coherent carries requirements of areas up to the geounits above them, as the "
-            f"estimator topdown can; run.estimator = {settings.run.estimator!r} cannot"
+            "run.coherent needs run.estimator = 'topdown', which propagates requirements of areas "
+            f"up the spine; run.estimator = {settings.run.estimator!r} cannot"
         )
     for universe in universes:
         for invariant in census.universes[universe].invariants:
-            if cannot_hold and invariant.geolevel != census.geolevels[-1]:
+            if cannot_meet and invariant.geolevel != census.geolevels[-1]:
                 refuse(
                     f"run.estimator = {settings.run.estimator!r} estimates every area by itself, "
                     f"and cannot hold the invariant {invariant.name!r} of {universe} at "
@@ -262,12 +265,12 @@ def _refuse_universe(settings: TopdownSettings, universe: str, refuse: Refuse) -
     if universe not in settings.budget:
         refuse(f"run.universes names {universe}, but there is no section budget.{universe}")
     own = census.geolevels
-    known = (*GEOLEVELS, *own) if settings.has_block_rules else own
+    known = tuple(dict.fromkeys((*GEOLEVELS, *own))) if settings.has_block_rules else own
     _refuse_budget(settings.budget[universe], f"budget.{universe}", known, refuse)
     if settings.budget[universe].accounting and census.universes[universe].charge != Norms():
         refuse(
-            f"budget.{universe}.accounting: a person's change may change several records of "
-            f"{universe}, of which the exact curve is not known; give rho"
+            f"budget.{universe}.accounting: one person may change several records of {universe}, "
+            "and the exact curve of such a change is unknown; give rho"
         )
     last = own[-1] if own else "Block"
     if next(reversed(settings.budget[universe].geolevels), None) != last:
@@ -283,9 +286,7 @@ def _refuse_universe(settings: TopdownSettings, universe: str, refuse: Refuse) -
 def _refuse_budget(
     budget: BudgetSettings, where: str, geolevels: Sequence[str], refuse: Refuse
 ) -> None:
-    """Refuse contradictory or out-of-range losses, and shares that are invalid or name unknown
-    geolevels.
-    """
+    """Refuse contradictory or out-of-range losses, invalid shares, and unknown geolevels."""
     given = [name for name in ("rho", "epsilon") if getattr(budget, name) is not None]
     if budget.mechanism == DISCRETE_LAPLACE and given != ["epsilon"]:
         refuse(f"{where} needs epsilon and no rho under the discrete Laplace mechanism")
@@ -304,7 +305,7 @@ def _refuse_budget(
     for table, named in (("geolevels", budget.geolevels), ("queries", budget.queries)):
         for name in named:
             if name not in geolevels:
-                hint = did_you_mean(name, geolevels)
+                hint = f"{did_you_mean(name, geolevels)}; there are {', '.join(geolevels)}"
                 refuse(f"{where}.{table} names {name!r}, which is no geolevel{hint}")
     refuse_shares(budget.geolevels, f"{where}.geolevels", refuse)
     if any(share == 0 for share in budget.geolevels.values()):
@@ -325,12 +326,12 @@ def _refuse_queries(
             f"{key} names one query twice, as {match_spelling(twice[0], shares)!r} and {twice[0]!r}"
         )
     refuse_shares(shares, key, refuse)
-    spelt = settings.passes_of(universe, geolevel)
+    passes = settings.passes_of(universe, geolevel)
     with refusing(key, refuse):
         for name in shares:
             marginal_query(schema, name)
-        chains = [[marginal_query(schema, name) for name in names] for names in spelt.rounder]
-        measured = {name for names in spelt.least_squares for name in names}
+        chains = [[marginal_query(schema, name) for name in names] for names in passes.rounder]
+        measured = {name for names in passes.least_squares for name in names}
         for name in measured:
             marginal_query(schema, name)
     if not all(queries_are_nested(chain) for chain in chains):
@@ -346,8 +347,8 @@ def _refuse_queries(
 
 
 def refuse_other_estimators(settings: TopdownSections, refuse: Refuse) -> None:
-    """Refuse measurement on demand where it is not drawn or not sufficient, and passes that
-    interleave with an estimator that has passes of its own.
+    """Refuse measurement on demand in runs that draw no noise or whose estimator needs all
+    answers, and interleaved passes with estimators other than topdown.
     """
     estimator = settings.run.estimator
     for universe in settings.run.universes:

@@ -121,11 +121,11 @@ class TopdownTrials(SearchedProduct):
             geolevels=dict(budget.geolevels) if settings.blocks_only else shares,
         )
 
-    def guaranteeing(
+    def apply_guarantee(
         self, settings: TopdownSettings, changed: TopdownSettings, universe: str
     ) -> TopdownSettings:
         """The changed settings, with the rho that keeps an exact guarantee of the first."""
-        return settings.guaranteeing(changed, universe)
+        return settings.apply_guarantee(changed, universe)
 
     def largest_total(self, settings: TopdownSettings, universe: str) -> Fraction | None:
         """The largest rho with which the settings' split keeps their exact guarantee, if any."""

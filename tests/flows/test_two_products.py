@@ -103,7 +103,7 @@ def test_what_is_finished_stays_when_a_run_goes_on(made: RunDirectory, settings:
     [
         ("group-sizes:US=20", 0, "group-sizes: "),
         ("group-sizes:nowhere=20", 2, "nowhere"),
-        ("trips:4=20", 2, "write PRODUCT:WHAT, with one of group-sizes, supplemental-dhc"),
+        ("trips:4=20", 2, "write PRODUCT:TARGET; the products are group-sizes, supplemental-dhc"),
         ("supplemental-dhc:PH1_num:US:*=20", 0, "supplemental-dhc: "),
         ("supplemental-dhc:PH1=20", 2, "name a measured level"),
     ],

@@ -1,13 +1,15 @@
-"""The counts and answers of geounits, and the noisy measurements.
+"""Checks of the estimates and of the noisy measurements of geounits.
 
-Estimates are counts, and children add to their parents. A geounit with a share has each query of
-its geolevel once, at the total times both shares. Shares add to 1 on every path of the spine, and
-those of queries in every geolevel: the measurements on the path to a block then cost the total
-exactly. The noise of a loss rho is discrete Gaussian with sigma^2 = 1 / rho, and of a loss epsilon
-discrete Laplace of scale 2 / epsilon, between neighbours of which one record is another.
+Estimates are counts, and children add up to their parents. Each geounit with a share has one
+measurement of every query of its geolevel; its loss is the total loss times the share of the
+geounit times the share of the query. The shares of geounits sum to 1 on every path of the spine,
+and the shares of queries sum to 1 in every geolevel: so the measurements on the path to a block
+cost exactly the total. Neighbouring datasets differ in one changed record. Noise with a loss rho is
+discrete Gaussian with sigma^2 = 1 / rho; noise with a loss epsilon is discrete Laplace with scale
+2 / epsilon.
 
-Files of a geolevel are read column by column and in batches; where a level is a part of its
-geolevel, its geounits alone.
+Files of a geolevel are read column by column and in batches. For a part of a geolevel only the rows
+of its geounits are used.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ SUFFIX = "_dpq"
 INFINITE = "inf"
 RELATIVE_TOLERANCE = 1e-9
 ANSWERS_PER_BATCH = 1 << 9
-"""Rows read at once: each has as many values as its query has rows."""
+"""Rows read at once; a row of the file has one value for each row of its query."""
 
 
 def batches_of_level(
@@ -45,7 +47,7 @@ def batches_of_level(
     as_dictionary: Sequence[str] = (),
     rows_per_batch: int = ROWS_PER_BATCH,
 ) -> Iterator[pa.RecordBatch]:
-    """The columns of all Parquet files of a folder, in batches; of a part of a geolevel, only the
+    """Read columns of all Parquet files of a folder in batches; for a part of a geolevel, only the
     rows of its geounits. Raises UnusableRunFile as `read_batches` does."""
     may_hold = level.has_between if level.is_part else None
     for batch in read_batches(folder, columns, as_dictionary, rows_per_batch, may_hold):
@@ -56,20 +58,22 @@ def batches_of_level(
 
 
 def lengths_of_lists(numbers: pa.Array, what: str) -> np.ndarray:
-    """Number of integers of each list, shape `(n,)`; raises UnusableRunFile, naming `what`, for
-    columns that are no lists of integers and for a missing integer.
+    """Number of integers in each list, shape `(n,)`.
+
+    Raises UnusableRunFile, with the subject `what`, if the column has no lists of integers, or if
+    an integer is missing.
     """
     kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
     is_list = any(is_kind(numbers.type) for is_kind in kinds)
     if not is_list or not pa.types.is_integer(numbers.type.value_type):
         raise UnusableRunFile(f"{what} are no lists of integers")
     if numbers.flatten().null_count:
-        raise UnusableRunFile(f"of {what} one is missing")
+        raise UnusableRunFile(f"{what} have a missing integer")
     return pc.list_value_length(numbers).to_numpy(zero_copy_only=False).astype(np.int64)
 
 
 def count_unknown(folder: Path, level: SpineLevel) -> int:
-    """Count the rows of all Parquet files of a folder whose geocode is not of the geolevel."""
+    """Count rows whose geocode is not in the geolevel, in all Parquet files of a folder."""
     n_unknown = 0
     for batch in read_batches(folder, ["geocode"]):
         n_unknown += int((level.positions(batch.column("geocode")) < 0).sum())
@@ -89,7 +93,8 @@ class LevelEstimates:
     count: np.ndarray
 
     def part(self, geounits: np.ndarray) -> LevelEstimates:
-        """Those of the geounits at these ascending positions, which are numbered from 0."""
+        """The estimates of the geounits at these ascending positions, numbered from 0 in the
+        result."""
         here = np.minimum(np.searchsorted(geounits, self.geounit), geounits.size - 1)
         kept = geounits[here] == self.geounit
         return LevelEstimates(
@@ -122,9 +127,9 @@ def read_estimates(
 ) -> LevelEstimates:
     """Read the estimates of a geolevel or a part of one, and check that they are counts.
 
-    Counts are positive integers, cells are in 0 .. n_cells - 1, geocodes are those of the spine,
-    and each cell of a geounit appears once. Entries that break a rule are recorded and skipped
-    (repeated ones are added up), so that the other checks can go on.
+    Counts are positive integers, cells are in 0 .. n_cells - 1, geocodes are in the spine, and each
+    cell of a geounit appears once. Entries that break a rule are recorded and skipped (counts of a
+    repeated cell are added up), so that the other checks can continue.
 
     Raises UnusableRunFile if there is no file, or a column has another type.
     """
@@ -154,7 +159,7 @@ def read_estimates(
     key, count = sum_counts(all_keys, np.concatenate(counts))
     if key.size < all_keys.size:
         failures.add(
-            f"the estimates of {level.name} hold a cell of a geounit twice",
+            f"the estimates of {level.name} have a cell of a geounit twice",
             count=all_keys.size - key.size,
         )
     return LevelEstimates(n_cells, key, count)
@@ -167,7 +172,7 @@ def check_children_add_to_parents(
     child_estimates: LevelEstimates,
     failures: Failures,
 ) -> None:
-    """In every cell, the estimates of a parent's children add to the parent's own."""
+    """Check that in every cell the children's estimates add up to their parent's."""
     n_cells = parent_estimates.n_cells
     child_key = children.parent[child_estimates.geounit] * n_cells + child_estimates.cell
     key, difference = sum_counts(
@@ -184,7 +189,7 @@ def check_children_add_to_parents(
 
 
 def sum_counts(keys: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct keys, ascending, and the sum of each one's counts; fast for keys that ascend."""
+    """Sum counts by key: the distinct keys, ascending, and their sums; fast for ascending keys."""
     if not keys.size:
         return keys, counts
     order = np.argsort(keys, kind="stable")
@@ -202,20 +207,21 @@ def check_measurements(
 ) -> None:
     """Check the noisy measurements of a geolevel, or of a part of one.
 
-    Completeness: every geounit with a share above 0 has each query of its geolevel exactly once,
-    one without a share has no measurement, and there are no others. Loss: each measurement's `plb`
-    is the total times the geounit's share times the query's share, or `inf` in a run without noise.
-    Noise: an integer for each row of the query, unless it was measured on demand, and the variance
-    of the noise that the loss pays for, which is not 0 unless the run is without noise.
+    - Completeness: a geounit with a share above 0 has exactly one measurement of each query of its
+      geolevel; a geounit without a share has no measurement; there are no other measurements.
+    - Loss: the `plb` of a measurement is the total times the geounit's share times the query's
+      share, or `inf` in a run without noise.
+    - Noise: a measurement has an integer for each row of its query, unless it was measured on
+      demand; its variance follows from its loss, and is 0 only in a run without noise.
 
     Raises UnusableRunFile for a file of another layout.
     """
     shares = budget.queries[level.name]
     names = [query + SUFFIX for query in shares]
     n_rows = np.array([*(cells.n_rows(query) for query in shares), -1])
-    times = np.zeros((level.n, len(names)), dtype=np.int32)
-    due = [[_noise_of(budget, own * query) for query in shares.values()] for own in level.shares]
-    due_variance = np.array([[variance for _, variance in own] for own in due])
+    n_measured = np.zeros((level.n, len(names)), dtype=np.int32)
+    expected = [[_noise_of(budget, own * of) for of in shares.values()] for own in level.shares]
+    variances = np.array([[variance for _, variance in own] for own in expected])
     where = f"a measurement at {level.name}"
     for batch in batches_of_level(
         root / "measurements" / cells.universe / level.name / budget.measurements,
@@ -225,19 +231,20 @@ def check_measurements(
         rows_per_batch=ANSWERS_PER_BATCH,
     ):
         geounit = level.positions(batch.column("geocode"))
-        asked, code = number_texts(batch.column("query_name"))
-        place = [names.index(name) if name in names else -1 for name in asked]
-        query = np.array(place, dtype=np.int64)[code]
+        found_names, code = number_texts(batch.column("query_name"))
+        number = [names.index(name) if name in names else -1 for name in found_names]
+        query = np.array(number, dtype=np.int64)[code]
         failures[MEASURED].add_each(geounit < 0, f"{where} has a geocode outside the spine")
         failures[MEASURED].add_each(query < 0, f"{where} is of a query that is not expected")
         known = (geounit >= 0) & (query >= 0)
-        np.add.at(times, (geounit[known], query[known]), 1)
-        kind = level.share_code[geounit[known]], query[known]
-        losses, loss = number_texts(batch.column("plb"))
-        number = {text: i for i, text in enumerate(losses)}
-        due_loss = np.array([[number.get(text, -1) for text, _ in own] for own in due])
+        np.add.at(n_measured, (geounit[known], query[known]), 1)
+        share_and_query = level.share_code[geounit[known]], query[known]
+        texts, loss = number_texts(batch.column("plb"))
+        code_of = {text: code for code, text in enumerate(texts)}
+        losses = np.array([[code_of.get(text, -1) for text, _ in own] for own in expected])
         failures[LOSS].add_each(
-            loss[known] != due_loss[kind], f"{where} has another plb than the total times shares"
+            loss[known] != losses[share_and_query],
+            f"{where} has another plb than the total times shares",
         )
         lengths = lengths_of_lists(batch.column("value"), "the values of measurements")
         if not budget.on_demand:
@@ -245,25 +252,25 @@ def check_measurements(
                 (n_rows[query] >= 0) & (lengths != n_rows[query]),
                 f"{where} does not have a value for each row of its query",
             )
-        found, wanted = batch.column("variance").to_numpy()[known], due_variance[kind]
+        variance, wanted = batch.column("variance").to_numpy()[known], variances[share_and_query]
         failures[NOISE].add_each(
-            ~(np.abs(found - wanted) <= RELATIVE_TOLERANCE * wanted),
+            ~(np.abs(variance - wanted) <= RELATIVE_TOLERANCE * wanted),
             f"{where} has another variance than its loss pays for",
         )
         if budget.total is not None:
-            failures[NOISE].add_each(found <= 0, f"{where} carries no noise")
+            failures[NOISE].add_each(variance <= 0, f"{where} carries no noise")
     failures[MEASURED].add_each(
-        (times != level.is_measured[:, None]).ravel(),
+        (n_measured != level.is_measured[:, None]).ravel(),
         lambda i: (
             f"{level.describe(i // len(names))}, share "
             f"{level.shares[level.share_code[i // len(names)]]}, has "
-            f"{names[i % len(names)]} {times.flat[i]} times"
+            f"{names[i % len(names)]} {n_measured.flat[i]} times"
         ),
     )
 
 
 def _noise_of(budget: Budget, share: Fraction) -> tuple[str, float]:
-    """The loss of a share of the budget, as files spell it, and the variance that it pays for."""
+    """The loss of a share of the budget, as text in files, and the variance of its noise."""
     if budget.total is None:
         return INFINITE, 0.0
     loss = budget.total * share
@@ -280,14 +287,15 @@ def check_demanded(
     above: LevelEstimates | np.ndarray,
     failures: Failures,
 ) -> None:
-    """Measurements on demand have the rows that can matter, and no others.
+    """Check that measurements on demand have the demanded rows, and no others.
 
-    A row of a query can matter to a geounit if it counts a cell that its parent's estimate does not
-    have empty, or at the root one that is no structural zero. None can where the geounit is an only
-    child, or its parent has no records: its counts are then settled.
+    A geounit demands a row of a query if the row counts a cell with a positive estimate in its
+    parent; the root demands a row if it counts a cell that is no structural zero. A geounit that is
+    an only child, or whose parent has no records, demands no rows: the parent's estimate determines
+    its counts.
 
-    above : estimates of the geolevel above, whose geounits the level's `parent` numbers; at the
-        root, mask (n_cells,) of the cells that are possible.
+    above : estimates of the geolevel above, in the positions of `level.parent`; at the root, mask
+        (n_cells,) of the cells that are no structural zeros.
 
     Raises UnusableRunFile for a file of another layout.
     """
@@ -329,8 +337,10 @@ def check_demanded(
 def _has_other_rows(
     part: pa.RecordBatch, parent: np.ndarray, demanded: np.ndarray, n_rows: int
 ) -> np.ndarray:
-    """Whether measurements (n,) of one query have other rows than the keys `demanded` of their
-    parents, parent * n_rows + row, say; these ascend."""
+    """Whether each of the measurements `(n,)` of one query has other rows than its parent demands.
+
+    demanded : ascending keys `parent * n_rows + row` of all demanded rows.
+    """
     row, value = part.column("row"), part.column("value")
     lengths = [lengths_of_lists(own, "the rows and values of measurements") for own in (row, value)]
     rows = row.flatten().to_numpy()

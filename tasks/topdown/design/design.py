@@ -187,7 +187,7 @@ def compared_splits(
         evenly = dict.fromkeys(queries, of_each)
         even = even.with_budget(universe, geolevels=same, queries=evenly)
     for universe in designed.run.universes:
-        own, even = (designed.guaranteeing(split, universe) for split in (own, even))
+        own, even = (designed.apply_guarantee(split, universe) for split in (own, even))
     return {"own": own, "designed": designed, "even": even}
 
 

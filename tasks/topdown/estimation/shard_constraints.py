@@ -283,7 +283,7 @@ class _ConstraintReader:
     def add_bounds(self) -> None:
         """Bounds on whole types; bounds on some cells of a type are rows."""
         for bounded in self.universe.bounded_queries:
-            query, inside = bounded.query_in(self.schema), bounded.inside(self.schema)
+            query, inside = bounded.query_in(self.schema), bounded.cells_in(self.schema)
             of_lower, of_upper = bound_names(bounded, self.schema)
             lower, upper = self.found.get((of_lower, ">=")), self.found.get((of_upper, "<="))
             shape = len(self.every), query.n_rows
@@ -407,7 +407,7 @@ def possible_types(
     type_is_possible = np.ones((n_areas, types.n_rows), dtype=bool)
     for bounded in universe.bounded_queries:
         query = bounded.query_in(schema)
-        rows = aligned_rows(bounded.inside(schema), query) if query.name == typed else None
+        rows = aligned_rows(bounded.cells_in(schema), query) if query.name == typed else None
         _, most = bound_values(bounded, schema, [multiples[n] for n in bounded.numbers])
         if rows is not None and most is not None:
             type_is_possible[:, rows] &= most[:, rows] > 0

@@ -53,9 +53,9 @@ def held_answers(settings: TopdownSettings, result: CensusInput) -> HeldAnswers:
     universes = settings.compiled_census.universes
     for name in settings.run.universes:
         universe, schema = universes[name], settings.schema_of(name)
-        if not universe.held_earlier:
+        if not universe.held_to_releases:
             continue
-        for held in universe.held_earlier:
+        for held in universe.held_to_releases:
             counts, other_schema = _counted(settings, held, result.areas)
             found[name, held.name] = _answers(held, schema, counts, other_schema)
         _refuse_contradictions(settings, universe, result, found)
@@ -105,7 +105,9 @@ def write_held(run: RunDirectory, settings: TopdownSettings, found: HeldAnswers)
 
 def _all_held(settings: TopdownSettings) -> Iterator[Held]:
     census = settings.compiled_census
-    return (held for name in settings.run.universes for held in census.universes[name].held_earlier)
+    return (
+        held for name in settings.run.universes for held in census.universes[name].held_to_releases
+    )
 
 
 def _path_of(settings: TopdownSettings, held: Held) -> Path:
@@ -243,7 +245,7 @@ def _refuse_contradictions(
     name, schema = universe.name, settings.schema_of(universe.name)
     for declared in _declared_sums(settings, universe, schema, result, found):
         for answer in np.unique(declared.row[declared.row >= 0]).tolist():
-            for held in universe.held_earlier:
+            for held in universe.held_to_releases:
                 rows = _held_rows(held, schema, declared.row == answer)
                 if rows is None:
                     continue
@@ -286,14 +288,14 @@ def _declared_sums(
     areas = [f"area {path}" for path in result.areas.frame["block_geocode"]]
     each = np.arange(len(areas))
     forbidden = structural_zeros(settings, name)
-    for held in universe.held_earlier:
+    for held in universe.held_to_releases:
         row = _row_of_cell(held, schema)
         is_impossible = (row >= 0) & ~np.isin(row, row[~forbidden])
         nothing = np.zeros((len(areas), 1), dtype=np.int64)
         yield _Sums(
             "the structural zeros", np.where(is_impossible, 0, -1), each, areas, nothing, nothing
         )
-        if len(universe.held_earlier) > 1:
+        if len(universe.held_to_releases) > 1:
             answers = found[name, held.name].toarray()
             yield _Sums(f"those held as {held.name!r}", row, each, areas, answers, answers)
     for number, bound in enumerate(universe.bounds):

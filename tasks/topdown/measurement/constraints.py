@@ -201,7 +201,7 @@ def bound_names(bounded: BoundedQuery, schema: Schema) -> tuple[str, str]:
 
     They are on the total where the schema lacks the query's attributes.
     """
-    stem = bounded.stem if bounded.is_askable(schema) else TOTAL
+    stem = bounded.stem if bounded.is_answerable(schema) else TOTAL
     return constraint_name(stem, "_lb"), constraint_name(stem, "_ub")
 
 
@@ -270,8 +270,8 @@ def bound_values(
             found.append(None)
             continue
         values = sum(factor * own for factor, own in zip(factors, records, strict=True))
-        is_askable = bounded.is_askable(schema)
-        found.append(values if is_askable else values.sum(axis=1, keepdims=True))
+        is_answerable = bounded.is_answerable(schema)
+        found.append(values if is_answerable else values.sum(axis=1, keepdims=True))
     return found[0], found[1]
 
 

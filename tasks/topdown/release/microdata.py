@@ -40,7 +40,7 @@ from ...census.census import Census, Held, Universe
 from ...census.declarations import DescribedByDeclaration, MicrodataColumn, MicrodataDeclaration
 from ...census.invariants import read_geography, read_invariants
 from ...census.microdata import codes_of, layout_of
-from ...census.queries import marginal_query, rows_that_count, tells
+from ...census.queries import has_attributes, marginal_query, rows_that_count
 from ...census.schema import Schema
 from ...runs.directory import RunDirectory
 from ...runs.names import below
@@ -297,7 +297,7 @@ def present_columns(
         column
         for column in layout.columns
         if column.attribute is None
-        or (column.attribute not in further and tells(schema, (column.attribute,)))
+        or (column.attribute not in further and has_attributes(schema, (column.attribute,)))
     ]
     last = [
         by_attribute.get(name, MicrodataColumn(name=name.upper(), attribute=name, first=0))
@@ -400,7 +400,9 @@ def description(
     if declared is None:
         return None
     other = settings.compiled_census.universes[declared.universe]
-    return declared, next(held for held in other.held_beside if held.universe == universe.name)
+    return declared, next(
+        held for held in other.held_to_universes if held.universe == universe.name
+    )
 
 
 def match_records(

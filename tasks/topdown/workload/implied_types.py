@@ -54,7 +54,7 @@ def implying(universe: Universe, schema: Schema) -> tuple[Held, tuple[Bound, ...
     The bounds need an upper side, which rules out types without a record of the other universe.
     """
     held = next(
-        (one for one in universe.held_earlier if not one.where and one.query != "total"), None
+        (one for one in universe.held_to_releases if not one.where and one.query != "total"), None
     )
     if held is None:
         return None

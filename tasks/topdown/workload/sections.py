@@ -409,7 +409,7 @@ class TopdownSections(ProductSettings):
     def is_held(self) -> bool:
         """Whether a universe in the run is constrained by an earlier release."""
         universes = self.compiled_census.universes
-        return any(universes[name].held_earlier for name in self.run.universes)
+        return any(universes[name].held_to_releases for name in self.run.universes)
 
     def workload_of(self, universe: str) -> UniverseSettings:
         """The workload of a universe, apart from its budget."""

@@ -55,9 +55,10 @@ def changed(*path: str | int, value: Any) -> CensusDeclaration:
 
 def test_answers_are_matched_by_label_in_any_order() -> None:
     census = compiled(CensusDeclaration.model_validate(CENSUS))
-    held = census.universes["households"].held_beside[0]
-    assert held.name == "tenure of dwellings" and census.universes["households"].held_earlier == ()
-    assert census.universes["households"].needs == ("dwellings",)
+    universe = census.universes["households"]
+    held = universe.held_to_universes[0]
+    assert held.name == "tenure of dwellings" and universe.held_to_releases == ()
+    assert universe.needs == ("dwellings",)
     assert census.earlier_releases == ()
     households, dwellings = census.schema("households"), census.schema("dwellings")
     rows = counted_rows(households, dwellings, held.query, held.where, held.of).toarray()

@@ -62,7 +62,7 @@ def test_a_problem_has_its_key_and_what_it_must_be(tmp_path: Path) -> None:
 
 def test_several_problems_are_told_at_once_without_the_validators_words(tmp_path: Path) -> None:
     told = refusal(tmp_path, TopdownSettings, DECLARED)
-    assert "census.attributes.sex.levels.m.1 must be a valid string or a table" in told
+    assert "census.attributes.sex.levels.m.1 must be a text in quotes or a table" in told
     assert "census.attributes.sex.levels.m.2.from must be a valid integer" in told
     assert "census.universes.people.bounds.0.at_least must be a valid integer" in told
     assert "geography.bypass_cutoff must be a valid integer" in told

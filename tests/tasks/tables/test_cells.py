@@ -101,7 +101,7 @@ def test_persons_are_counted_in_the_cells_of_their_coordinates(ending: str, tmp_
 def test_a_point_without_an_area_is_refused_with_a_count(east: str, tmp_path: Path) -> None:
     refused = check(tmp_path, east=east)
     assert [one.count for one in refused.findings] == [1]
-    assert "cell must be that of an area" in refused.findings[0].rule
+    assert "cell must be the code of an area" in refused.findings[0].rule
 
 
 def test_cells_that_nobody_reads_are_refused(tmp_path: Path) -> None:

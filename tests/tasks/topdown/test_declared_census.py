@@ -182,6 +182,11 @@ CLASHES = {
         'invariants = [{ query = "total", geolevel = "State" }]',
         "'State', which is no geolevel",
     ),
+    "a share of a geolevel that is not declared": (
+        'geolevels = { country = "1/10"',
+        'geolevels = { nation = "1/10"',
+        "no geolevel (did you mean 'section'?); there are country, region, municipality, section",
+    ),
 }
 
 

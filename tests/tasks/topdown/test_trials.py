@@ -94,7 +94,7 @@ def test_every_split_that_is_compared_meets_the_same_exact_guarantee(tmp_path: P
     rhos = []
     for estimator in ("topdown", "block_by_block"):
         changed = with_estimator(settings, estimator)
-        kept = TRIALS.guaranteeing(settings, changed, "units")
+        kept = TRIALS.apply_guarantee(settings, changed, "units")
         rhos.append(kept.budget["units"].rho)
         found = exact_epsilon(kept.budget_of("units"), Fraction(1, 10**6))
         assert Fraction(19999, 10000) < found <= 2
@@ -108,5 +108,5 @@ def test_without_an_epsilon_the_total_stays(tmp_path: Path) -> None:
     plain = settings.budget["units"].model_copy(update={"epsilon": None, "accounting": None})
     settings = settings.model_copy(update={"budget": {"units": plain}})
     changed = TRIALS.with_losses(settings, "units", {"US": Fraction(1), "Block": Fraction(1)})
-    assert TRIALS.guaranteeing(settings, changed, "units") is changed
+    assert TRIALS.apply_guarantee(settings, changed, "units") is changed
     assert TRIALS.largest_total(settings, "units") is None

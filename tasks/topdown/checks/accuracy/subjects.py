@@ -22,7 +22,7 @@ from .....geography.levels import OF_THE_SPINE, Spine
 from ....census.cef_2020 import CENSUS
 from ....census.census import Census
 from ....census.declarations import GroupDeclaration, QuantityDeclaration
-from ....census.queries import TOTAL, incidence, label_parts, marginal_query, tells
+from ....census.queries import TOTAL, has_attributes, incidence, label_parts, marginal_query
 from ....census.schema import Schema
 from ...release.tabulations.levels import tabulated_entities
 
@@ -152,7 +152,8 @@ def quantities_of(
     return tuple(
         Quantity(declared.name, _answers(declared, schema), declared.meaning)
         for declared in census.quantities or _query_quantities(schema, (TOTAL, *queries))
-        if declared.universe == schema.universe and tells(schema, (*declared.where, *declared.by))
+        if declared.universe == schema.universe
+        and has_attributes(schema, (*declared.where, *declared.by))
     )
 
 
@@ -166,11 +167,11 @@ def redistricting_groups(schema: Schema, census: Census = CENSUS) -> dict[str, t
         return {}
     groups = declared.groups
     needed = {name for g in groups for name in (*g.where, *((g.each,) if g.each else ()))}
-    if not tells(schema, needed):
+    if not has_attributes(schema, needed):
         return {}
     found = {}
     for population, where in declared.populations.items():
-        if tells(schema, where):
+        if has_attributes(schema, where):
             chosen = schema.positions(where)
             answers = (answer for group in groups for answer in _of_group(group, chosen, schema))
             found[population] = tuple(answers)

@@ -32,7 +32,7 @@ from ....census.cef_2020 import CENSUS
 from ....census.census import Census
 from ....census.compiled_schemas import names_of_table, table_cells, table_variables
 from ....census.declarations import SummaryLevelDeclaration, TableDeclaration
-from ....census.queries import incidence, tells
+from ....census.queries import has_attributes, incidence
 from ....census.schema import Schema
 
 SUMMARY_LEVELS = {level.code: level for level in CENSUS.summary_levels}
@@ -310,5 +310,5 @@ def _tables(schema: Schema) -> list[TableDeclaration]:
     return [
         table
         for table in CENSUS.tables
-        if table.universe == schema.universe and tells(schema, names_of_table(table))
+        if table.universe == schema.universe and has_attributes(schema, names_of_table(table))
     ]
