@@ -155,24 +155,24 @@ class Universe:
         return self.graph.contributions
 
     @property
-    def ways(self) -> tuple[InfluencePath, ...]:
-        """The paths from input tables to the records of this universe."""
-        return self.graph.ways[self.name]
+    def paths(self) -> tuple[InfluencePath, ...]:
+        """The paths by which its records read tables."""
+        return self.graph.paths[self.name]
 
     @property
-    def own_way(self) -> InfluencePath:
-        """The path from its own table."""
-        return next(way for way in self.ways if way.kind == OWN)
+    def own_path(self) -> InfluencePath:
+        """The path to its own table."""
+        return next(path for path in self.paths if path.kind == OWN)
 
     @property
-    def occupant_ways(self) -> Mapping[str, InfluencePath]:
-        """The paths from the tables of its occupants, by name of the occupants."""
-        return {way.name: way for way in self.ways if way.kind == OCCUPANTS}
+    def occupant_paths(self) -> Mapping[str, InfluencePath]:
+        """The paths to its occupants, by their names."""
+        return {path.name: path for path in self.paths if path.kind == OCCUPANTS}
 
     @property
-    def step_ways(self) -> tuple[InfluencePath, ...]:
-        """The paths from the tables of `through`, in their order."""
-        return tuple(way for way in self.ways if way.kind == STEP)
+    def step_paths(self) -> tuple[InfluencePath, ...]:
+        """The paths to the tables of its steps, in their order."""
+        return tuple(path for path in self.paths if path.kind == STEP)
 
     @cached_property
     def reaches(self) -> tuple[Reach, ...]:

@@ -302,8 +302,8 @@ class CensusTables:
             return []
         found = ways.raw.columns()
         referring = [
-            (way.table, way.found_by, way.references[0], occupant_columns(way))
-            for way in compiled.occupant_ways.values()
+            (path.table, path.found_by, path.references[0], occupant_columns(path))
+            for path in compiled.occupant_paths.values()
         ]
         if members := self.census.members.get(declared.table):
             referring.append((members.table, members.key, members.key, OF_MEMBERS))

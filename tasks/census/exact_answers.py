@@ -162,17 +162,17 @@ def _attributes(universe: Universe, query: str) -> list[str]:
 def _columns(universe: Universe, asked: Collection[str]) -> set[tuple[str, str]]:
     """Tables and columns there, of columns as attributes and conditions name them."""
     return {
-        (way.table, column)
-        for way in universe.ways
-        for column in way.columns
-        if (f"{way.name}.{column}" if way.name else column) in asked
+        (path.table, column)
+        for path in universe.paths
+        for column in path.columns
+        if (f"{path.name}.{column}" if path.name else column) in asked
     }
 
 
 def _places(universe: Universe) -> set[tuple[str, str]]:
     """Tables and columns that say where the records of a universe are, and how many a row is."""
-    ways = (universe.own_way, *universe.step_ways)
-    return {(way.table, column) for way in ways for column in way.references}
+    paths = (universe.own_path, *universe.step_paths)
+    return {(path.table, column) for path in paths for column in path.references}
 
 
 def _published(per: Universe, by: Collection[str], own: Universe) -> set[tuple[str, str]]:
@@ -209,10 +209,10 @@ def _protected(universe: Universe) -> set[tuple[str, str]]:
     protected = {reach.table for reach in universe.reaches if reach.records is not None}
     declared = universe.declared
     found = {
-        (way.table, column)
-        for way in universe.ways
-        if way.table in protected
-        for column in (*way.columns, *way.conditions)
+        (path.table, column)
+        for path in universe.paths
+        if path.table in protected
+        for column in (*path.columns, *path.conditions)
     }
     return found | ({(declared.table, declared.count)} if declared.count else set())
 
@@ -221,7 +221,7 @@ def _occupants_of(universe: Universe, asked: Collection[str]) -> list[str]:
     """Names of the occupants of a universe that provide some columns."""
     return [
         name
-        for name in universe.occupant_ways
+        for name in universe.occupant_paths
         if any(column.startswith(f"{name}.") for column in asked)
     ]
 

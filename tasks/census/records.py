@@ -53,9 +53,9 @@ class AreaLookup:
     raw: RawColumns
 
 
-def occupant_columns(way: InfluencePath) -> tuple[str, ...]:
+def occupant_columns(path: InfluencePath) -> tuple[str, ...]:
     """The columns of occupants that are read in addition to their references."""
-    columns = dict.fromkeys((*way.columns, *way.conditions))
+    columns = dict.fromkeys((*path.columns, *path.conditions))
     return tuple(column for column in columns if column != NUMBER)
 
 
@@ -67,10 +67,10 @@ def way_columns(universe: Universe, records: Collection[str]) -> tuple[str, ...]
     shared by several people.
     """
     return tuple(
-        f"{way.table}.{column}"
-        for way in universe.step_ways
-        if way.records is not None or way.table in records
-        for column in way.columns
+        f"{path.table}.{column}"
+        for path in universe.step_paths
+        if path.records is not None or path.table in records
+        for column in path.columns
     )
 
 
@@ -98,11 +98,11 @@ class UniverseTables:
             raw.add_rows(told, joined.area)
             place = ByTable(universe.steps[depth].column, joined)
         occupants = {}
-        for name, way in universe.occupant_ways.items():
+        for name, path in universe.occupant_paths.items():
             declared = universe.declared.occupants[name]
-            own = self._shaped(way.table, occupant_columns(way), way.references)
+            own = self._shaped(path.table, occupant_columns(path), path.references)
             occupants[name] = load_occupants(
-                own, declared, name, way.columns, universe.name, self.evidence
+                own, declared, name, path.columns, universe.name, self.evidence
             )
         return AreaLookup(place, occupants, raw)
 
@@ -154,7 +154,7 @@ class UniverseTables:
     def _joined(self, depth: int, place: Placing) -> JoinedTable:
         """The table of a step on the way to the area; `place` is how its rows find theirs."""
         name, step, evidence = self.universe.name, self.universe.steps[depth], self.evidence
-        wanted = self.universe.step_ways[depth].columns
+        wanted = self.universe.step_paths[depth].columns
         referring = np.zeros(len(place), dtype=np.int64)
 
         def tally(read: PlacedBatch) -> None:
@@ -212,7 +212,7 @@ class UniverseCounter(RecordCounter):
         self._zeros = [(zero.name, schema.cells_where(zero.where)) for zero in universe.zeros]
         asked = [column for recode in self.recodes for column in recode.columns]
         asked += [*universe.rows, *recognised]
-        own = [column for column in asked if column in universe.own_way.columns]
+        own = [column for column in asked if column in universe.own_path.columns]
         counted = (universe.declared.count,) if universe.declared.count else ()
         self.texts = tuple(dict.fromkeys((*own, *ways.place.texts, *counted)))
         self.keys = tuple(dict.fromkeys((*ways.place.keys, *(one.key for one in self._occupants))))

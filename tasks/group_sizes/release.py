@@ -2,11 +2,11 @@
 
 `group_sizes` (level, region, size, count) has a row for every size of every region, also where the
 count is 0; `group_totals` (level, region, groups) adds them up. Both as Parquet and as
-comma-delimited text with a header. A run that is not private is stamped as microdata are.
+comma-delimited text with a header. Files of a run that is not private are stamped, like microdata.
 
-A release can be the truth of a simulation of its expected errors: run again on the released numbers
-of groups, with fresh noise, the mechanism is off by about as much as the release itself is. Nothing
-confidential is read, and nothing spent.
+Expected errors of a release are simulated with the release as truth: the mechanism, run with fresh
+noise on the released numbers of groups, errs by about as much as the release itself. This reads
+nothing confidential and spends nothing.
 
 Errors against the confidential truth are confidential too; the report shows them for inputs that
 are not confidential, and only for those.
@@ -66,7 +66,7 @@ def write_tables(
     levels: Sequence[np.ndarray],
     smallest_size: int,
 ) -> None:
-    """Write both tables of the counts (n, n_sizes) of every level, the sizes last."""
+    """Write both tables from the counts (n, n_sizes) of every level, the table of sizes last."""
     totals = (
         pa.record_batch(
             [
@@ -113,7 +113,7 @@ def _sizes(
 def settings_of_release(
     run: RunDirectory, settings: GroupSizesSettings, folder: Path
 ) -> GroupSizesSettings:
-    """Settings of the same mechanism on a finished run's release, whose tables go to a folder."""
+    """Settings of the same mechanism on a finished run's release, copied as input to `folder`."""
     hierarchy = read_regions(run)
     released = pq.read_table(run.release / "group_sizes.parquet")
     finest = released.filter(pc.equal(released["level"], hierarchy.names[-1]))
@@ -194,7 +194,7 @@ def report(
 
 
 def size_ranges(smallest: int, largest: int) -> Iterator[tuple[int, int]]:
-    """Ranges of sizes for tables: one by one up to 7, then doubling.
+    """Ranges of sizes for tables: single sizes up to 7, then ranges of doubling length.
 
     >>> list(size_ranges(1, 20))[5:]
     [(6, 6), (7, 7), (8, 15), (16, 20)]
@@ -207,7 +207,7 @@ def size_ranges(smallest: int, largest: int) -> Iterator[tuple[int, int]]:
 
 
 def aggregate_by_level(errors: pd.DataFrame) -> pd.DataFrame:
-    """Errors by level, from those by level and size that a run keeps."""
+    """Errors by level, summed from errors by level and size."""
     of_level = errors.groupby("level", sort=False)
     figures = of_level.agg({"absolute_error": "sum", "regions": "first"}).reset_index()
     figures["error_per_region"] = figures["absolute_error"] / figures["regions"]

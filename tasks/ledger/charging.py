@@ -33,8 +33,8 @@ from .claims import (
     ChargedNoise,
     charged_files,
     claim,
+    missing_message,
     record_publication,
-    redrawn,
     replaced_message,
     verify_published,
 )
@@ -181,7 +181,7 @@ def _compare_with_ledger(
     missing = verify_published(ledger, run_id, identity_of(run), found, names)
     for name, digest in missing.items():
         if not name_recorded(names[name], digest, run.unrecorded(names[name])):
-            raise BudgetRefused(redrawn(run_id, name))
+            raise BudgetRefused(missing_message(run_id, name))
 
 
 def warnings_of(settings: ProductSettings) -> list[str]:
@@ -268,7 +268,7 @@ def single_draw(
     refuse_altered(run, claimed.charged_files)
     if claimed.published is not None:
         if not name_recorded(path, claimed.published, run.unrecorded(path)):
-            raise BudgetRefused(redrawn(run_id, name))
+            raise BudgetRefused(missing_message(run_id, name))
         if sha256_of_file(path) != claimed.published:
             raise BudgetRefused(replaced_message(run_id, name))
     else:

@@ -1,4 +1,4 @@
-"""Claims: the directory that draws each file of a run, and the files that may have been seen.
+"""Claims on files of a run: the right to draw a file once, and the record of its publication.
 
 A file of noisy measurements goes through these states, each a committed transaction:
 
@@ -15,9 +15,9 @@ Once a file is recorded its noise may have been seen, and nothing else is ever d
 If a worker dies after recording and before renaming, the next worker renames the file, which is
 flushed to disk.
 
-A run draws in the directory that it was charged in (`directories`): its copies are
-refused. `move` replaces that directory, as after a restore from a backup or a move to
-another disk. Because recording checks the directory too, it ends the claims of the old one.
+A run draws only in the directory that it was charged in (table `directories`); copies are refused.
+`move` replaces that directory, for example after a restore from a backup or a move to another disk.
+It also ends the claims of the old directory, since recording checks the directory too.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from .store import Ledger, reading, value_of, writing
 
 @dataclass(frozen=True)
 class Claim:
-    """The right to draw one file of a run; `published` is its digest if that was done before.
+    """The right to draw one file of a run; `published` is its digest if it was published before.
 
-    `draw` is the charge that pays, with its `terms`: part, mechanism and exact parameter, as the
-    ledger writes them. `charged_files` are the digests of the files that decided the charge,
-    `truth` the keyed ones of the confidential files that it is for.
+    `draw` names the charge that pays for the file; `terms` are its parts, mechanisms and exact
+    parameters, as the ledger writes them. `charged_files` are digests of the files that decided the
+    charge, `truth` keyed digests of the confidential files that the charge is for.
     """
 
     run_id: str
@@ -72,7 +72,7 @@ class ChargedNoise:
         """
         claim = self._claim
         if claim.published is not None:
-            raise BudgetRefused(redrawn(claim.run_id, claim.name))
+            raise BudgetRefused(missing_message(claim.run_id, claim.name))
         if (part, noise.mechanism, str(noise.parameter)) not in claim.terms:
             raise BudgetRefused(
                 f"run {claim.run_id} was not charged for {noise.mechanism.replace('_', ' ')} noise "
@@ -123,33 +123,33 @@ def claim(
 
 
 def record_publication(ledger: Ledger, claim: Claim, digest: str, n_drawn: int = 0) -> None:
-    """Record the digest of a claimed file, before the file gets its name; `n_drawn` values.
+    """Record the digest of a claimed file of `n_drawn` noisy values, before the file gets its name.
 
-    The number is kept where the draw was charged for a number of values. Otherwise the number of
-    values may follow from the records, as in a histogram of observed values; then 0 is kept.
+    `n_drawn` is kept if the draw was charged for a number of values. Otherwise it may depend on the
+    records, as in a histogram of observed values, and 0 is kept.
 
     Raises BudgetRefused if the claim is no longer the last, if another directory now draws for the
     run, or if more values were drawn than charged.
     """
-    key = [claim.run_id, claim.name]
+    file_key = [claim.run_id, claim.name]
     with writing(ledger) as connection:
         _check_directory(connection, claim.run_id, claim.identity)
         query = "SELECT token FROM claims WHERE run_id = ? AND name = ?"
-        if value_of(connection, query, *key) != claim.token:
+        if value_of(connection, query, *file_key) != claim.token:
             raise BudgetRefused(
                 f"{claim.name} of run {claim.run_id} was taken over by another worker; this one's "
                 "draw is dropped, so let the other go on"
             )
-        connection.execute("DELETE FROM claims WHERE run_id = ? AND name = ?", key)
-        of_draw = claim.run_id, claim.draw
+        connection.execute("DELETE FROM claims WHERE run_id = ? AND name = ?", file_key)
+        draw_key = claim.run_id, claim.draw
         query = "SELECT n_values FROM draws WHERE run_id = ? AND name = ?"
-        charged = value_of(connection, query, *of_draw)
+        charged = value_of(connection, query, *draw_key)
         kept = 0 if charged is None else n_drawn
         connection.execute(
-            "INSERT INTO published VALUES (?, ?, ?, ?, ?)", [*key, digest, claim.draw, kept]
+            "INSERT INTO published VALUES (?, ?, ?, ?, ?)", [*file_key, digest, claim.draw, kept]
         )
         query = "SELECT SUM(n_values) FROM published WHERE run_id = ? AND draw = ?"
-        if charged is not None and value_of(connection, query, *of_draw) > charged:
+        if charged is not None and value_of(connection, query, *draw_key) > charged:
             raise BudgetRefused(
                 f"run {claim.run_id} was charged for {charged} noisy values of {claim.draw!r} "
                 "and has drawn more; report this as an error of the program"
@@ -172,36 +172,36 @@ def verify_published(
 
     Raises BudgetRefused if the ledger has no charge of the run; for a file that differs from the
     published one, or that was never recorded; for a published file that the run would no longer
-    publish, since it would be measured again in another partition; and if files are left to draw
-    and another directory draws for the run.
+    publish, since its people would be measured again in another partition; and if files are left to
+    draw and another directory draws for the run.
     """
     names = set(names)
     with reading(ledger) as connection:
         if not has_draws(connection, run_id):
             raise BudgetRefused(uncharged_message(ledger, run_id))
-        known = _published_digests(connection, run_id)
+        published = _published_digests(connection, run_id)
         for name, digest in sorted(found.items()):
-            if known.get(name, digest) != digest:
+            if published.get(name, digest) != digest:
                 raise BudgetRefused(replaced_message(run_id, name))
-        gone = sorted(known.keys() - names)
-        if gone:
+        dropped = sorted(published.keys() - names)
+        if dropped:
             raise BudgetRefused(
-                f"run {run_id} has published {gone[0]}, which its spine or plan no longer has; "
-                "put these back as they were, since people would be measured twice"
+                f"run {run_id} has published {dropped[0]}, which its spine or plan no longer has; "
+                "restore spine and plan, since people would be measured twice"
             )
-        unknown = sorted(found.keys() - known.keys())
-        if unknown:
+        unrecorded = sorted(found.keys() - published.keys())
+        if unrecorded:
             raise BudgetRefused(
-                f"{unknown[0]} is in the directory of run {run_id}, but the ledger does not know "
-                "it; remove it if it does not belong there, or restore the ledger"
+                f"{unrecorded[0]} is in the directory of run {run_id}, but the ledger does not "
+                "know it; remove it if it does not belong there, or restore the ledger"
             )
-        if names - known.keys() - found.keys():
+        if names - published.keys() - found.keys():
             _check_directory(connection, run_id, identity)
-    return {name: digest for name, digest in known.items() if name not in found}
+    return {name: digest for name, digest in published.items() if name not in found}
 
 
 def move(ledger: Ledger, run_id: str, identity: str, folder: str | None = None) -> None:
-    """Bind a run to another directory; `folder` is its location, for people.
+    """Bind a run to another directory; `folder` is its location, shown to operators.
 
     Raises BudgetRefused for an unknown run.
     """
@@ -233,7 +233,7 @@ def uncharged_message(ledger: Ledger, run_id: str) -> str:
     )
 
 
-def redrawn(run_id: str, name: str) -> str:
+def missing_message(run_id: str, name: str) -> str:
     """Message: a published file is missing and cannot be drawn again."""
     return (
         f"{name} was published by run {run_id} and is missing; restore the file, or start a new "
@@ -265,7 +265,6 @@ def _check_directory(connection: sqlite3.Connection, run_id: str, identity: str)
     if value_of(connection, query, run_id) != identity:
         raise BudgetRefused(
             f"run {run_id} draws in another directory than this one, by the file .identity: this "
-            "is a copy of it, or was restored or moved to another disk; resume it where it was, "
-            "or, if this is to be the only one from now on, say so with 'spineflow ledger move "
-            "RUN_DIR'"
+            "directory is a copy, or was restored or moved to another disk; resume the run in the "
+            "other one, or make this its only directory with 'spineflow ledger move RUN_DIR'"
         )

@@ -21,9 +21,9 @@ counts were chosen ([OptimalAccounting2022], theorem 10).
 log-concave, as both kinds' are. Let T_D(a) be the power of the best test of level a between X and
 X + D: a larger power everywhere means a larger delta for every epsilon, and the other way round.
 
-- A larger move is never better. The likelihood ratio is monotone, so that the best tests look
-  whether the outcome exceeds a threshold, and P(X + D > t) grows with D.
-- One count that moves by D + E is never better than two counts that move by D and by E. Between
+- A larger move never has a smaller delta. The likelihood ratio is monotone, so that the best tests
+  look whether the outcome exceeds a threshold, and P(X + D > t) grows with D.
+- One count that moves by D + E never has a smaller delta than two that move by D and E. Between
   neighbouring thresholds T is linear, thresholds go to thresholds, and so T_D+E = T_E(T_D). Any
   test of two counts, of level a, has a power of at most T_D(a) once the first has moved: at every
   outcome of the other it is a test of the first, and T_D is concave. By the same argument the move
@@ -251,7 +251,7 @@ class PrivacyCurve:
 
     Every returned number is a bound: certificates may state the upper one, and the lower one limits
     its distance from the truth. Raises ValueError for a number of counts below 1 and an entry
-    without alternatives, NotWorkedOut for more than `MOST_COMBINATIONS`.
+    without alternatives, CurveTooExpensive for more than `MOST_COMBINATIONS` combinations.
 
     >>> from spineflow.tasks.noise.distributions import IntegerDistribution
     >>> curve = PrivacyCurve({ChangedCount(IntegerDistribution(Fraction(1, 2), power=2)): 2})

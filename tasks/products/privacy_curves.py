@@ -22,21 +22,22 @@ DELTAS = 10.0 ** np.arange(-15.0, -2.9, 0.25)
 """Values of delta at which conversions of rho are plotted."""
 
 EXACT_DELTAS = 10.0 ** np.arange(-14.0, -1.9, 2.0)
-"""Exact deltas are computed at the epsilons that the tight conversion has here."""
+"""Deltas whose epsilons, by the tight conversion of rho, are the points of an exact curve."""
 
 SHOWN_ERROR, SHOWN_UPPER_ERROR = 0.05, 0.001
-"""Approximate tolerance of bounds of epsilon in a picture: less than the width of a line."""
+"""Tolerances, in epsilon, of lower and upper bounds in a picture: less than the width of a line."""
 
-SLOPES = (0.0, 0.5, 1.0, 1.5, 2.25, 3.0)
+TRADE_OFF_EPSILONS = (0.0, 0.5, 1.0, 1.5, 2.25, 3.0)
 """Epsilons at which trade-offs are computed, in units of sqrt(2 rho)."""
 
 LARGEST_EPSILON = 500.0
 """Epsilon whose exponential is still a double; no trade-off is informative so far out."""
 
 FALSE_POSITIVES = np.linspace(0.0, 1.0, 201)
+"""Rates of false positives at which trade-offs are computed."""
 
-FEW = 0.05
-"""The share of false positives for which a sentence gives the share of true ones."""
+STATED_FALSE_POSITIVES = 0.05
+"""Rate of false positives at which a sentence states the rate of true positives."""
 
 Points = tuple[list[float], list[float]]
 """Epsilons, and delta at each of them."""
@@ -48,11 +49,11 @@ class Curves:
 
     rhos : zCDP parameters of the parts.
     exact : exact curves, None where they are not known.
-    together : the rho of all parts if they concern the same record, else None.
-    others, question : the records that an adversary knows and the question about the remaining one;
-        see `trade_offs`.
-    whole : curves of everything changed by one record's or person's change in every part, by the
-        name of the change, None where unknown; by default the parts' own.
+    together : rho of all parts if one record is in all of them, else None.
+    others, question : the records that an adversary knows, and the question about the remaining
+        one; see `trade_offs`.
+    whole : curves over all parts of one record's or person's change, by the name of the change;
+        None where unknown. By default those of the parts.
     """
 
     rhos: Mapping[str, Fraction]
@@ -103,8 +104,8 @@ class CurvePoints:
 def curve_points(
     curve: PrivacyCurve, deltas: Sequence[float] | np.ndarray = EXACT_DELTAS
 ) -> CurvePoints | None:
-    """A curve at the epsilons that its rho has at `deltas`, below the largest loss if it has one;
-    None if nothing moves.
+    """Points of a curve below its largest loss, at the epsilons of `deltas` by the tight conversion
+    of its rho; None if no count moves.
     """
     if curve.rho == 0:
         return None
@@ -121,10 +122,10 @@ def curve_points(
 
 @dataclass(frozen=True, eq=False)
 class TradeOff:
-    """Power of the best test about one record, given the whole release.
+    """Bounds on all tests about one record that use the whole release.
 
-    false_negatives : the smallest share at each of `FALSE_POSITIVES`.
-    told_apart : the largest probability of identifying the true one of two equally likely
+    false_negatives : lower bounds on their rate at each of `FALSE_POSITIVES`.
+    told_apart : upper bound on the probability of identifying the true one of two equally likely
         possibilities.
     """
 
@@ -135,15 +136,15 @@ class TradeOff:
 def trade_off(curve: PrivacyCurve) -> TradeOff:
     """Trade-off of the best test, from the upper bounds of a curve.
 
-    With false positives alpha the false negatives are at least the largest over epsilon of
-    max(0, 1 - delta - e^epsilon alpha, e^-epsilon (1 - delta - alpha)); fewer epsilons only make it
-    smaller. delta at an epsilon of 0 is the distance in total variation, and two possibilities are
-    distinguished with a probability of at most (1 + delta) / 2.
+    At a false-positive rate alpha the false-negative rate is at least the largest over epsilon of
+    max(0, 1 - delta - e^epsilon alpha, e^-epsilon (1 - delta - alpha)); some epsilons alone give a
+    weaker bound. delta at epsilon 0 is the distance in total variation, and the true one of two
+    equally likely possibilities is identified with a probability of at most (1 + delta) / 2.
     """
     least = np.zeros_like(FALSE_POSITIVES)
     deltas = []
-    for slope in SLOPES:
-        epsilon = min(slope * math.sqrt(2 * float(curve.rho)), LARGEST_EPSILON)
+    for multiple in TRADE_OFF_EPSILONS:
+        epsilon = min(multiple * math.sqrt(2 * float(curve.rho)), LARGEST_EPSILON)
         delta = curve.delta_upper(epsilon, SHOWN_UPPER_ERROR)
         deltas.append(delta)
         for line in (
@@ -188,24 +189,23 @@ def _inference_bound(found: Mapping[str, TradeOff], others: str) -> str:
     """Bound on an adversary's information about one record, as a sentence."""
     words = " and ".join(f"{_percent(own.told_apart)} % for {name}" for name, own in found.items())
     return (
-        f"With at most this probability an adversary who knows {others}, and to whom two "
-        "possibilities for this one are equally likely, can tell from everything that is released "
-        f"which of them is true: {words}; by guessing, with 50 %."
+        f"An adversary who knows {others}, and to whom two possibilities for this one are equally "
+        "likely, identifies the true one from everything that is released with a probability of "
+        f"at most {words}; by guessing, of 50 %."
     )
 
 
 def _suspicions(found: Mapping[str, TradeOff], others: str, question: str) -> str:
-    """Share of true suspicions found at few false alarms, as a sentence."""
-    at = int(np.searchsorted(FALSE_POSITIVES, FEW))
+    """Rate of true positives at few false positives, as a sentence."""
+    at = int(np.searchsorted(FALSE_POSITIVES, STATED_FALSE_POSITIVES))
     words = " and ".join(
-        f"in at most {_percent(1 - own.false_negatives[at])} of 100 for {name}"
-        for name, own in found.items()
+        f"{_percent(1 - own.false_negatives[at])} of 100 for {name}" for name, own in found.items()
     )
-    few = round(100 * FEW)
+    few = round(100 * STATED_FALSE_POSITIVES)
     return (
-        f"Whoever knows {others}, and tests by everything that is released {question}, with a "
-        f"false alarm in at most {few} of 100 cases, is right about a suspicion that is true "
-        f"{words}; by guessing, in {few}."
+        f"An adversary who knows {others}, and uses everything that is released to test "
+        f"{question}, with false alarms in at most {few} of 100 cases, confirms at most this share "
+        f"of true suspicions: {words}; by guessing, {few} of 100."
     )
 
 

@@ -6,46 +6,47 @@ The tables follow from the leaves' estimates:
     range_queries.parquet, .csv level, the areas at the level's depths by dimension, and count
 
 Rows are in the order of the areas. Range queries are sums of the released rows, so they agree
-with the table by construction; for a mechanism on the leaves alone they are all there is above.
+with the table by construction; a mechanism that measures leaves alone has no other counts above.
 
-A release can be the truth of a simulation of its expected errors: run again on the released counts,
-with fresh noise, the mechanism is off by about as much as the release itself is. Nothing
-confidential is read, and nothing spent.
+Expected errors of a release are simulated with the release as truth: the mechanism, run with fresh
+noise on the released counts, errs by about as much as the release itself. This reads nothing
+confidential and spends nothing.
 
-*Bounds* of errors are Theorem 4 and Proposition 1 of [InfTDA2024] with their constants.
+*Bounds* of errors are Theorem 4 and Proposition 1 of [InfTDA2024], with explicit constants.
 
-*Theorem 4*, of a top-down Chebyshev release. With noise Z at level k and the count of the level
-above wrong by e, a child is wrong by at most 2 max |Z| + e: the projection moves no child further
-than the true counts, shifted by no more than e, are away. Hence, with probability at least
-1 - beta, every node of level l is wrong by at most
+*Theorem 4*, for a top-down Chebyshev release. With noise Z at level k and a parent's count wrong by
+e, a child is wrong by at most 2 max |Z| + e: the true children, each shifted by at most e to add up
+to that count, are within max |Z| + e of the noisy ones, so the projection is as well. Hence, with
+probability at least 1 - beta, every node of level l is wrong by at most
 
     e_0 + 2 sum over k = 1..l of sigma_k sqrt(2 log(2 (l + r) n_k / beta)),
 
-by P(|Z| >= t) <= 2 exp(-t^2 / (2 sigma^2)) for the discrete Gaussian, with n_k nodes at level k,
-and a root that is measured (r = 1) adding e_0 = sigma_0 sqrt(2 log(2 (l + 1) / beta)). Levels of
-only children are not measured and add nothing; l then counts the others.
+by P(|Z| >= t) <= 2 exp(-t^2 / (2 sigma^2)) for the discrete Gaussian, with n_k nodes at level k.
+If the root is measured, r = 1 and e_0 = sigma_0 sqrt(2 log(2 (l + 1) / beta)), otherwise both are
+0. Levels of only children are not measured and add nothing; l then counts the others.
 
-*Proposition 1*, for mechanisms that measure leaves alone, with L_l the most leaves below a node of
-level l. The error of a node under the Gaussian mechanism is a sum of at most L_l independent
-discrete Gaussians, each subgaussian with its own sigma^2. So with probability at least 1 - beta
-every node of level l is wrong by at most
+*Proposition 1*, for mechanisms that measure leaves alone, with n_l nodes at level l and at most L_l
+leaves below each. The error of a node under the Gaussian mechanism is a sum of at most L_l
+independent discrete Gaussians, each subgaussian with its own sigma^2. So with probability at least
+1 - beta every node of level l is wrong by at most
 
     sigma sqrt(2 L_l log(2 n_l / beta)).
 
 The stability histogram errs on occupied leaves alone, N at most: all leaves, or as many as there
-are trips. With k the least integer for which N P(|Z| >= k) <= beta, all noise is below k in size
-with probability 1 - beta. A leaf that is listed is then wrong by at most k - 1; one that is not,
-since it reached less than the threshold t, holds at most t + k - 2. Hence min(L_l, N) (t + k - 2).
+are trips. With k the least integer for which N P(|Z| >= k) <= beta, all |Z| are below k with
+probability at least 1 - beta. A listed leaf is then wrong by at most k - 1. A leaf below the
+threshold t is not listed, and has at most t + k - 2 trips. Hence the bound is
+min(L_l, N) (t + k - 2).
 
-*False cells* are released with trips, and without any. An empty cell that was measured has noise
-alone, which is as often v as -v. Cells with trips seldom have a noisy count below 0, so that among
-those measured at v > 0 about as many are empty as were measured at -v. A released cell measured at
-v is therefore false with a probability of about n(-v) / n(v), where n counts the measured cells;
-one measured at v <= 0 is assumed to be false.
+*False cells* have trips in the release and none in truth. An empty measured cell has noise alone,
+which is as often v as -v. Cells with trips seldom have a noisy count below 0, so that among cells
+measured at v > 0 about as many are empty as were measured at -v. A released cell measured at v is
+therefore false with a probability of about n(-v) / n(v), where n counts the measured cells; a cell
+measured at v <= 0 is assumed to be false.
 
 A noisy count cannot distinguish a cell without trips from one with far fewer than the standard
-deviation of the noise. Both are counted here, so that this is an upper estimate, and near the truth
-where cells have no trips or many. Only noisy counts and the releases from them are read.
+deviation of the noise. Both count as false, so the estimate is an upper one, near the truth where
+cells have no trips or many. Only noisy counts and the releases from them are read.
 
 *Errors against the confidential truth* are confidential too; the report shows them for inputs that
 are not confidential, and only for those. For every level: the largest and the mean absolute error,
@@ -206,11 +207,11 @@ BOUND_OF = {
     GAUSSIAN_LEAVES: PROPOSITION_1,
     STABILITY_HISTOGRAM: PROPOSITION_1,
 }
-"""Which of the paper's statements bounds a mechanism's errors; of the others none does."""
+"""Statement of [InfTDA2024] that bounds the errors of a mechanism; other mechanisms have none."""
 
 
 def error_bounds(plan: TreePlan, total: int | None) -> list[float] | None:
-    """The bound of every level that applies to the mechanism, root first; None if no bound applies.
+    """Bounds of the levels, root first, by the statement for the mechanism; None without one.
 
     `total` is the number of trips, where it is public.
     """
@@ -218,7 +219,7 @@ def error_bounds(plan: TreePlan, total: int | None) -> list[float] | None:
 
 
 def theorem_4(plan: TreePlan) -> list[float] | None:
-    """The bound of every level, root first; None for a mechanism it does not hold for."""
+    """Bounds of the levels, root first; None for a mechanism without this bound."""
     if BOUND_OF.get(plan.mechanism) != THEOREM_4:
         return None
 
@@ -236,7 +237,7 @@ def theorem_4(plan: TreePlan) -> list[float] | None:
 
 
 def proposition_1(plan: TreePlan, total: int | None = None) -> list[float] | None:
-    """The bound of every level, root first; None for a mechanism it does not hold for.
+    """Bounds of the levels, root first; None for a mechanism without this bound.
 
     `total` is the number of trips, which bounds how many leaves have any; None if not known.
     """
@@ -257,7 +258,7 @@ def proposition_1(plan: TreePlan, total: int | None = None) -> list[float] | Non
 
 
 def _largest_error_of_a_leaf(plan: TreePlan, n_leaves: int) -> int:
-    """t + k - 2 of the module's docstring, for so many occupied leaves."""
+    """t + k - 2 of the module's docstring, for `n_leaves` occupied leaves."""
     scale = float(plan.parameter(plan.tree.depth))
     if not scale or not n_leaves:
         return 0
@@ -295,10 +296,10 @@ class FalseCells:
 
 
 def false_cells(run: RunDirectory, plan: TreePlan) -> FalseCells:
-    """The expectation for the released table of a run, from its noisy measurements.
+    """Expected false cells of a run's released table, from its noisy measurements.
 
-    The stability histogram publishes nothing where there is nothing. Where the finest level was not
-    measured, because it repeats the counts above, the measured level replaces it.
+    The stability histogram releases no empty cells. Where the finest level was not measured,
+    because it repeats the counts above, the finest measured level replaces it.
     """
     level = max(plan.levels)
     released = released_level(run.release, plan.tree, level).positive.ascending
@@ -336,7 +337,7 @@ FIGURES = {
     "false_discovery_percent": "released nodes without trips, %",
     "false_negative_percent": "nodes with trips that are not released, %",
 }
-"""Columns of the errors of a run, as comparisons of runs show them, too: keys, figures in words."""
+"""Columns of a run's errors, also in comparisons of runs: keys, and figures with their labels."""
 
 
 def write_accuracy(run: RunDirectory, settings: TripsSettings) -> None:
@@ -426,16 +427,19 @@ def conversion_sentence(settings: TripsSettings) -> tuple[Block, ...]:
 
 
 def delta_warning(settings: TripsSettings, n_trips: int) -> str | None:
-    """A sentence if delta is no smaller than one over the persons of the released trips."""
+    """A sentence if delta is not below one over the number of persons; None if it is.
+
+    `n_trips` must be public: an invariant total, or a released one. It implies the fewest persons.
+    """
     delta = settings.privacy.delta
     if delta is None or settings.privacy.epsilon is None or n_trips <= 0:
         return None
-    n_persons = math.ceil(n_trips / settings.privacy.trips_per_person)
-    if delta * n_persons < 1:
+    fewest_persons = math.ceil(n_trips / settings.privacy.trips_per_person)
+    if delta * fewest_persons < 1:
         return None
     return (
         f"privacy.delta = {delta} is not below one over the number of persons: such a guarantee "
-        "does not rule out that a person's trips are published outright, so choose a smaller one"
+        "does not rule out that a person's trips are published outright, so choose a smaller delta"
     )
 
 

@@ -91,7 +91,7 @@ def test_budget_as_tables_and_as_a_curve(settings: Path, capsys) -> None:
     shown = capsys.readouterr().out
     assert "epsilon 17.14 at delta 1e-10 (simple" in shown and "hhinstlevels" in shown
     assert "exactly 16.47 at" in shown
-    assert "can tell from everything that is released which of them is true: 88 %" in shown
+    assert "from everything that is released with a probability of at most 88 % for" in shown
     labels = curve.read_text(encoding="utf-8")
     assert "together, by rho 2.631" in labels and "delta" in labels
     for universe in ("persons", "units"):

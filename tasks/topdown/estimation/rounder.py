@@ -15,8 +15,8 @@ to improve queries outside these chains, and an early pass is solved on the clas
 its rows distinguish, since later passes use only its answers. An optimum on classes is an optimum
 on cells if cells can attain it, which they nearly always can.
 
-The optimum need not be unique. Fractional parts are in units of 2^-24, far coarser than the error
-of x~, so that every machine finds the same ties, which are broken by position.
+The optimum need not be unique. Fractional parts are in units of 2^-24, coarser than the usual
+error of x~, so that every machine finds the same ties, which are broken by position.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def measures_of(budget: Budget) -> Iterator[Measure]:
 def guarantee_of(budget: Budget) -> Guarantee:
     """The guarantee of measuring one universe with this budget: native for one record changed.
 
-    The cost of a person's change follows from the records it changes (`census.sensitivity`).
+    The cost of a person's change follows from the records it changes (`census.influence`).
     """
     definition = PURE_DP if budget.is_pure else ZCDP
     charged, stated = (_factor(budget, norms) for norms in (budget.charge, budget.stated))

@@ -129,9 +129,9 @@ class Reader:
                 before = own.read_before(evidence)
                 counter, of_records = own.counter(before, name, evidence)
                 count_files(counter, of_records, evidence)
-            known = {(way.table, column) for way in universe.ways for column in way.read}
+            known = {(path.table, column) for path in universe.paths for column in path.read}
             known |= {(table, one.person) for table, one in universe.contributions.items()}
-            assert read <= known, f"{name} reads {read - known} by no way"
+            assert read <= known, f"{name} reads {read - known} by no path"
             rules = own.rules(before, {name: counter}, evidence)
             if evidence.findings(rules, files):
                 return None

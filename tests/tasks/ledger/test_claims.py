@@ -137,7 +137,7 @@ def test_more_values_than_charged_are_not_recorded(ledger: Ledger) -> None:
 def test_a_number_of_values_that_was_not_charged_is_not_kept(tmp_path, charged, kept) -> None:
     """A histogram of what occurs has as many values as there are cells with somebody.
 
-    Threat model: confidential numbers in visible facts.
+    Threat model: confidential numbers in public counts.
     """
     ledger = open_ledger(tmp_path / "ledger.db")
     enter(ledger, draws=[drawn(NOISE, charged)])

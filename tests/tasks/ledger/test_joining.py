@@ -77,7 +77,7 @@ def usable(path: Path) -> bool:
 
 
 def test_all_rows_of_both_are_there_once(two: tuple[Path, Path]) -> None:
-    """Threat model: a join of ledgers killed, or undone by a backup."""
+    """Threat model: a join of ledgers killed, or undone by restoring a backup."""
     one, other = two
     before = [rows(path, *TABLES, "claims") for path in two]
     assert join(one, other).path == one
@@ -121,7 +121,7 @@ def test_a_joined_ledger_may_be_joined_again(two: tuple[Path, Path], tmp_path: P
 
 
 def test_copies_are_not_joined(two: tuple[Path, Path], tmp_path: Path) -> None:
-    """Threat model: a join of ledgers killed, or undone by a backup."""
+    """Threat model: a join of ledgers killed, or undone by restoring a backup."""
     one, other = two
     copy = tmp_path / "copy.db"
     for suffix in ("", ".key"):
@@ -193,7 +193,7 @@ def dies(point: str, one: Path, other: Path) -> None:
 def test_a_join_that_is_killed_leaves_one_ledger_and_is_ended_by_the_next(
     point: str, two: tuple[Path, Path]
 ) -> None:
-    """Threat model: a join of ledgers killed, or undone by a backup."""
+    """Threat model: a join of ledgers killed, or undone by restoring a backup."""
     one, other = two
     before = [rows(path, *TABLES) for path in two]
     process = FORK.Process(target=dies, args=(point, one, other))

@@ -70,7 +70,7 @@ def charged(ledger: Ledger, dataset: str, people: InputDigest) -> None:
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 2**31), st.integers(0, 2**31))
 def test_people_drawn_alike_are_not_taken_for_each_other(one: int, other: int) -> None:
-    """Threat model: other people, drawn alike."""
+    """Threat model: other people of the same distribution."""
     if one != other:
         first, second = People(one).digests(), People(other).digests()
         assert not recognises(first, second)
@@ -120,7 +120,7 @@ def test_rows_chosen_by_a_column_are_recognised() -> None:
 
 def test_empty_and_ordinary_areas_recognise_nobody() -> None:
     # A thousand areas of two: people that agree in most of them, for all that it tells.
-    """Threat model: other people, drawn alike."""
+    """Threat model: other people of the same distribution."""
     few = [People(seed, n=2000, n_areas=1000, n_districts=1000) for seed in (1, 2)]
     first, second = (people.digests("sex", levels=False) for people in few)
     assert not recognises(first, second)
@@ -139,7 +139,7 @@ def test_without_the_key_nobody_is_recognised() -> None:
 
 
 def test_the_number_of_digests_does_not_depend_on_the_people() -> None:
-    """Threat model: confidential numbers in visible facts."""
+    """Threat model: confidential numbers in public counts."""
 
     def number(people: People) -> int:
         digest = people.digests("age")

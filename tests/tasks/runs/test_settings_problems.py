@@ -118,8 +118,8 @@ kind = "nothing"
         ("[methods.m]\nkind = 'rounding'\nhow = 'up'", "how must be 'nearest', 'random' or"),
         ("[methods.m]\nkind = 'roundin'", "methods.m"),
         ("[evidence]\ndraws = 0", "evidence.draws must be greater than or equal to 1"),
-        ("[evidence]\nminutes = 0", "evidence.minutes must be (greater than|above) 0"),
-        ("[evidence]\nminuts = 1", "unknown setting 'evidence.minuts' .did you mean 'minutes'"),
+        ("[evidence]\nseconds = 0", "evidence.seconds must be (greater than|above) 0"),
+        ("[evidence]\nsecnds = 1", "unknown setting 'evidence.secnds' .did you mean 'seconds'"),
     ],
 )
 def test_every_kind_of_problem_has_words_of_its_own(tmp_path: Path, lines: str, told: str) -> None:

@@ -132,7 +132,7 @@ def test_of_two_runs_at_once_under_two_ledgers_one_is_charged(tmp_path: Path) ->
 
 
 def test_a_joined_ledger_that_is_put_back_is_refused(tmp_path: Path) -> None:
-    """Threat model: a join of ledgers killed, or undone by a backup."""
+    """Threat model: a join of ledgers killed, or undone by restoring a backup."""
     known, other = Folder(tmp_path / "known", office()), Folder(tmp_path / "other", office(2))
     for folder in (known, other):
         init_ledger(folder.ledger, WrittenCaps())

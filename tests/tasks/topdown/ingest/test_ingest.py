@@ -164,7 +164,7 @@ def test_shares_of_refused_or_changed_files_are_not_used(county_in_files: Path) 
 def test_the_number_of_shares_tells_nothing_of_the_records(
     county_in_files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Threat model: confidential numbers in visible facts."""
+    """Threat model: confidential numbers in public counts."""
     monkeypatch.setattr(shares, "MOST_SHARES", 1000)
     run, settings = started(county_in_files, "run")
     persons, n = county_in_files / "persons", n_shares(run, settings)

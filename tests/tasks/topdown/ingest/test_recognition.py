@@ -113,7 +113,7 @@ def test_declared_people_are_recognised(
 
 @pytest.mark.slow
 def test_others_are_not_recognised(ledger: Ledger, tmp_path: Path) -> None:
-    """Threat model: other people, drawn alike."""
+    """Threat model: other people of the same distribution."""
     charged(ledger, "people", office().digests(tmp_path / "known", ledger.key()))
     for seed in range(2, 6):
         folder = tmp_path / str(seed)

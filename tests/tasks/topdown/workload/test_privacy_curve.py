@@ -72,7 +72,7 @@ def test_a_trade_off_is_told_of_every_universe_with_noise() -> None:
     curve = exact_curve(BUDGET, [BUDGET.geolevel_shares])
     told_apart, suspicions, figure = trade_offs({"persons": curve}, OTHERS, QUESTION)
     percent = math.ceil(100 * trade_off(exact_curve(BUDGET)).told_apart)
-    assert f"which of them is true: {percent} % for persons;" in told_apart
+    assert f"a probability of at most {percent} % for persons;" in told_apart
     assert "for persons" in suspicions and "by guessing" in figure.svg
 
 

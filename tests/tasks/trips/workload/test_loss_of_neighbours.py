@@ -108,7 +108,7 @@ def test_no_change_of_a_person_costs_more_than_is_charged(
 def test_trips_that_stay_in_known_areas_cost_no_more_than_is_stated(
     neighbors: str, shape: str, trips: int, distinct: bool
 ) -> None:
-    """Threat model: a certificate claims too much."""
+    """Threat model: a certificate that claims too much."""
     tree = small_trees()[shape]
     plan = make_plan(settings_of("inftda", neighbors, trips, distinct=distinct), tree)
     leaves = contributions(tree.n_nodes(tree.depth), trips, distinct)
