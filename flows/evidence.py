@@ -22,8 +22,7 @@ from ..tasks.evidence.steps import (
     rebuild,
     write_page,
 )
-from ..tasks.products.product import Product, Rules, Words
-from ..tasks.products.registry import check_input_of, fits_of, product
+from ..tasks.products.product import Product, Words, rules_of
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.topdown.settings import TopdownSettings
@@ -87,13 +86,7 @@ def stages(run: RunDirectory, settings: CensusEvidenceSettings) -> None:
 
 PRODUCT: Product = Product(
     CensusEvidenceSettings,
-    rules=Rules(
-        lambda settings: check_input_of(settings.product_settings),
-        lambda settings, accepted: fits_of(settings.product_settings, accepted),
-        lambda settings: product(settings.product_settings.PRODUCT).refuse(
-            settings.product_settings
-        ),
-    ),
+    rules=rules_of(lambda settings: settings.product_settings),
     words=Words(
         report=lambda run, settings, _plan, _errors: page(run, settings),
         restore=restore_figures,

@@ -50,12 +50,10 @@ from ..tasks.population.release.population import (
     write_population,
 )
 from ..tasks.products.acceptance import accept
-from ..tasks.products.comparison import write_links
-from ..tasks.products.product import Accuracy, Product, Words
+from ..tasks.products.product import Product, Words
 from ..tasks.products.registry import TOGETHER, parts_of, product
 from ..tasks.products.several import write_index, write_products_certificate, write_products_report
 from ..tasks.runs.directory import RunDirectory
-from ..tasks.runs.errors import InputRefused
 from ..tasks.runs.handles import Artifact, Made, created, stopwatch
 from ..tasks.runs.publication import refuse_taken_place
 from ..tasks.runs.settings import (
@@ -287,22 +285,24 @@ def make_one_population(run: RunDirectory) -> None:
     finish([population])
 
 
-def _released_file(run: RunDirectory, _settings: ProductsSettings) -> Path:
-    return released_file(run, "households")
-
-
-def _made_file(run: RunDirectory, _settings: ProductsSettings, piece: str) -> Path:
-    return made_file(run, piece)
-
-
-@step("gather released", ProductsSettings, run_name="gather-released", made_at=_released_file)
+@step(
+    "gather released",
+    ProductsSettings,
+    run_name="gather-released",
+    made_at=lambda run, _: released_file(run, "households"),
+)
 def gather_released(run: RunDirectory, settings: ProductsSettings) -> Made:
     """Write the released persons and households, partitioned into pieces."""
     source = read_released(sources_of(run, _names(settings)))
     return created(write_release_records(run, source.blocks, blocks_of(source)))
 
 
-@step("populate", ProductsSettings, run_name="populate-{piece}", made_at=_made_file)
+@step(
+    "populate",
+    ProductsSettings,
+    run_name="populate-{piece}",
+    made_at=lambda run, _, piece: made_file(run, piece),
+)
 def populate(run: RunDirectory, _settings: ProductsSettings, piece: str) -> Made:
     """Make households of the persons of a county."""
     return created(write_members(run, piece, populate_county(read_piece(run, piece))))
@@ -390,22 +390,6 @@ def _refuse_what_cannot_be_run(run: RunDirectory, settings: ProductsSettings) ->
                 check_input(product(own.PRODUCT), own)
 
 
-def compare(runs: Sequence[tuple[RunDirectory, ProductsSettings]]) -> Path:
-    """Compare every product common to all runs; the page of the first run links the comparisons."""
-    names = [
-        name
-        for name in runs[0][1].products.chosen()
-        if all(name in own.products.chosen() for _, own in runs)
-    ]
-    pages = {}
-    for name in names:
-        parts = [(RunDirectory(run.root / name), own.products.chosen()[name]) for run, own in runs]
-        pages[name] = product(parts[0][1].PRODUCT).write_comparison(parts)
-    if not pages:
-        raise InputRefused("The runs have no product in common; compare runs that do.")
-    return write_links(runs[0][0], pages, stamp=runs[0][1].stamp)
-
-
 def restore(run: RunDirectory, settings: ProductsSettings) -> None:
     """Write the reports of every product, and the page that links them, again."""
     for part, own in islice(parts_of(run, settings), 1, None):
@@ -419,7 +403,6 @@ def restore(run: RunDirectory, settings: ProductsSettings) -> None:
 PRODUCT: Product = Product(
     ProductsSettings,
     words=Words(restore=restore, summary=lambda run, settings: (f"all products: {run.report}",)),
-    accuracy=Accuracy(compare=compare),
 )
 
 products = flow_of_product(

@@ -29,7 +29,6 @@ from ..tasks.products.reports import checks_table
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.tables.findings import RULES_FILE
-from ..validation.outcome import CHECKS_FILE
 from .endings import NO_ANSWER
 from .logs import sentence_of
 from .servers import address_of, is_embedded
@@ -59,7 +58,7 @@ def show_notes(sentences: Sequence[str], *, key: str, description: str) -> None:
 def show_outcome(run: RunDirectory, settings: ProductSettings) -> None:
     """The checks of a finished run, if its product has any, its certificate, and its result in
     words."""
-    if (run.checks / CHECKS_FILE).exists():
+    if run.outcomes.exists():
         about = "Independent checks of the result before its release"
         _show_table(checks_table(run), key="checks", description=about)
     lines = (*filter(None, [settings.stamp]), *product(settings.PRODUCT).outcome(run, settings))

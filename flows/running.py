@@ -259,7 +259,6 @@ def call_stages(
     body: Body | None = None,
     *,
     ended: Callable[[str], None] = lambda stage: None,
-    until: str = "",
     before: str = "",
 ) -> None:
     """Call the steps of a prepared run in this process, one after the other.
@@ -267,11 +266,10 @@ def call_stages(
     Args:
         body: The function that submits them; by default the product's flow.
         ended: Called with the name of every stage that has ended; may raise `Stopped`.
-        until: Name of the last stage to call; by default all stages are called.
         before: Pattern of stage names; calls stop before the first stage that matches.
     """
     chosen = stages_of(settings.PRODUCT) if body is None else body
-    Stages(run, settings, None, ended=ended, until=until, before=before).run(chosen)
+    Stages(run, settings, None, ended=ended, before=before).run(chosen)
 
 
 def publish(run: RunDirectory, _settings: ProductSettings) -> None:

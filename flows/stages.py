@@ -99,8 +99,7 @@ class Stages(TaskRunner[Any]):
 
     runner : the task runner of the settings, started; None calls tasks in this process.
     ended : called with the name of every stage that has ended and is in the manifest.
-    until, before : in this process, the name of the stage after which to stop, and a pattern of
-        names of stages before which to stop.
+    before : in this process, a pattern of names of stages before which to stop.
     """
 
     def __init__(
@@ -110,13 +109,11 @@ class Stages(TaskRunner[Any]):
         runner: TaskRunner[Any] | None,
         *,
         ended: Callable[[str], None] = lambda stage: None,
-        until: str = "",
         before: str = "",
     ) -> None:
         super().__init__()
         self._run, self._settings, self._runner = run, settings, runner
-        self._ended = ended
-        self._until, self._before = until, before
+        self._ended, self._before = ended, before
         self._stages: dict[str, Stage] = {}
         self._stage_of: dict[Future, Stage] = {}
         self._outcomes: dict[Future, Any] = {}
@@ -218,9 +215,6 @@ class Stages(TaskRunner[Any]):
         finally:
             self._open = None
         self._update(stage)
-        if name == self._until:
-            self.finish()
-            raise Stopped
 
     def finish(self, futures: Iterable[Future] | None = None, *, everything: bool = False) -> None:
         """Wait until tasks have ended; see the function `finish`."""

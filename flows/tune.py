@@ -18,8 +18,8 @@ import pandas as pd
 
 from ..tasks.pages.document import Block
 from ..tasks.products.comparison import errors_table
-from ..tasks.products.product import Product, Rules, Words
-from ..tasks.products.registry import check_input_of, fits_of, product
+from ..tasks.products.product import Product, Words, rules_of
+from ..tasks.products.registry import product
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.errors import CheckFailed
 from ..tasks.runs.settings import ProductSettings
@@ -160,11 +160,7 @@ def summary(run: RunDirectory, settings: TuneSettings) -> Iterator[Block]:
 
 PRODUCT: Product = Product(
     AnyTuneSettings,
-    rules=Rules(
-        lambda settings: check_input_of(_first(settings)),
-        lambda settings, accepted: fits_of(_first(settings), accepted),
-        refuse,
-    ),
+    rules=replace(rules_of(_first), refuse=refuse),
     words=Words(summary=summary),
 )
 

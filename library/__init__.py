@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from spineflow.plots import plot_budget as plot_budget
     from spineflow.plots import plot_errors as plot_errors
     from spineflow.plots import plot_margins as plot_margins
-    from spineflow.plots import plot_privacy_curve as plot_privacy_curve
-    from spineflow.plots import plot_trade_off as plot_trade_off
     from spineflow.runs import Run as Run
     from spineflow.runs import open_run as open_run
     from spineflow.runs import read_table as read_table
@@ -53,7 +51,7 @@ _NAMES = {
         "topdown",
         "trips",
     ),
-    "plots": ("plot_budget", "plot_errors", "plot_margins", "plot_privacy_curve", "plot_trade_off"),
+    "plots": ("plot_budget", "plot_errors", "plot_margins"),
     "runs": ("Run", "open_run", "read_table"),
     "tasks.runs.errors": ("SpineflowError",),
 }

@@ -41,6 +41,8 @@ Kind = Literal["measurements", "estimates"]
 Places = Sequence[tuple[str, Path]]
 """Geolevels, and folders with a part of their answers."""
 
+PlacesOf = Callable[[RunDirectory, str, Kind], Places]
+
 
 @dataclass(frozen=True)
 class Answers:
@@ -52,7 +54,7 @@ class Answers:
     """
 
     universes: Callable[[Any], Sequence[str]]
-    places: Callable[[RunDirectory, str, Kind], Places]
+    places: PlacesOf
     decode: Callable[[Any, str, pa.Table], pd.DataFrame]
 
 
@@ -131,23 +133,10 @@ def refuse_unknown(what: str, name: str, names: Sequence[str], universe: str = "
 
 
 def _concatenate_frames(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Frames below each other, the figures last; labels keep the order of their levels."""
-    columns = dict.fromkeys(name for frame in frames for name in frame.columns)
-    last = [name for name in columns if name in (*FIGURES, "count")]
-    ordered = [name for name in columns if name not in last] + last
-    whole = {}
-    for name in ordered:
-        parts = [
-            frame[name] if name in frame.columns else pd.Series([None] * len(frame), dtype=object)
-            for frame in frames
-        ]
-        kinds = [part.dtype for part in parts if isinstance(part.dtype, pd.CategoricalDtype)]
-        if kinds:
-            labels = list(dict.fromkeys(label for kind in kinds for label in kind.categories))
-            dtype = pd.CategoricalDtype(labels, ordered=all(kind.ordered for kind in kinds))
-            parts = [part.astype(dtype) for part in parts]
-        whole[name] = pd.concat(parts, ignore_index=True)
-    return pd.DataFrame(whole)
+    """Frames below each other, the figures last."""
+    whole = pd.concat(frames, ignore_index=True)
+    last = [name for name in whole.columns if name in (*FIGURES, "count")]
+    return whole[[*whole.columns.difference(last, sort=False), *last]]
 
 
 def _explode_lists(table: pa.Table) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -182,10 +171,8 @@ def _values(
     )
 
 
-def _label_codes(
-    labels: Sequence[str], codes: np.ndarray, *, ordered: bool = True
-) -> pd.Categorical:
-    return pd.Categorical.from_codes(codes, categories=list(labels), ordered=ordered)
+def _label_codes(labels: Sequence[str], codes: np.ndarray) -> pd.Categorical:
+    return pd.Categorical.from_codes(codes, categories=list(labels), ordered=True)
 
 
 def order_labels(frame: pd.DataFrame, settings: Any, universe: str | None) -> pd.DataFrame:
@@ -209,19 +196,22 @@ def _existing_places(places: Iterable[tuple[str, Path]]) -> Places:
     return [(level, folder) for level, folder in places if folder.is_dir()]
 
 
-def _census_places(run: RunDirectory, universe: str, kind: Kind) -> Places:
-    """Places of all geolevels of a universe's spine, root first."""
-    if not (spine_folder(run, universe) / GEOUNITS).exists():
-        return []
-    named = spine_of(run, universe).level_names
-    folders = _folders(run, universe, kind, named)
-    return [(named[level], folder) for level, folder in folders]
+def _places_of(levels: Callable[[RunDirectory, str], Mapping[str, str]]) -> PlacesOf:
+    """The places of levels, whose names in the files and for people `levels` returns."""
+
+    def places(run: RunDirectory, universe: str, kind: Kind) -> Places:
+        file = run.dpqueries if kind == "measurements" else run.estimates
+        return _existing_places(
+            (words, file(universe, name).parent) for name, words in levels(run, universe).items()
+        )
+
+    return places
 
 
-def _folders(run: RunDirectory, universe: str, kind: Kind, levels: Iterable[str]) -> Places:
-    """The folders of the files of each level."""
-    file = run.dpqueries if kind == "measurements" else run.estimates
-    return [(name, file(universe, name).parent) for name in levels]
+def _census_levels(run: RunDirectory, universe: str) -> Mapping[str, str]:
+    """All geolevels of a universe's spine, root first."""
+    has_spine = (spine_folder(run, universe) / GEOUNITS).exists()
+    return spine_of(run, universe).level_names if has_spine else {}
 
 
 def _decode_census(settings: Any, universe: str, table: pa.Table) -> pd.DataFrame:
@@ -249,17 +239,11 @@ def _answers_of(schema: Any, query_name: str, table: pa.Table) -> pd.DataFrame:
     parts = label_parts(schema, name)
     shape = tuple(len(labels) for _, _, labels in parts)
     levels = np.unravel_index(place, shape) if parts else ()
-    query = _label_codes([name], np.zeros(len(row), dtype=np.int8), ordered=False)
     cells = {
         part: _label_codes(labels, level)
         for (part, _, labels), level in zip(parts, levels, strict=True)
     }
-    return _values(table, row, value, {"geocode": "geocode"}, {"query": query, **cells})
-
-
-def _sizes_places(run: RunDirectory, universe: str, kind: Kind) -> Places:
-    names = [level.level for level in read_plan(run).levels]
-    return _existing_places(_folders(run, universe, kind, names))
+    return _values(table, row, value, {"geocode": "geocode"}, {"query": name, **cells})
 
 
 def _decode_group_sizes(settings: Any, universe: str, table: pa.Table) -> pd.DataFrame:
@@ -272,11 +256,8 @@ def _decode_group_sizes(settings: Any, universe: str, table: pa.Table) -> pd.Dat
     return _values(table, row, value, keys, {"size": place + first})
 
 
-def _trips_places(run: RunDirectory, universe: str, kind: Kind) -> Places:
-    if kind == "measurements":
-        folders = (run.root / kind / universe).glob("*/dpqueries")
-        return [(path.parent.name, path) for path in sorted(folders)]
-    return [(path.name, path) for path in sorted((run.root / kind / universe).glob("*"))]
+def _trips_levels(run: RunDirectory, universe: str) -> Mapping[str, str]:
+    return {path.name: path.name for path in sorted(run.root.glob(f"*/{universe}/level_*"))}
 
 
 def _decode_trips(settings: Any, universe: str, table: pa.Table) -> pd.DataFrame:
@@ -329,10 +310,6 @@ def _decode_detailed_households(settings: Any, universe: str, table: pa.Table) -
     return _values(table, row, value, dict(zip(keys, keys, strict=True)), {"category": categories})
 
 
-def _supplemental_places(run: RunDirectory, universe: str, kind: Kind) -> Places:
-    return _existing_places(_folders(run, universe, kind, read_areas(run).regions))
-
-
 def _decode_supplemental_dhc(settings: Any, universe: str, table: pa.Table) -> pd.DataFrame:
     if "estimate" in table.column_names:
         return table.drop_columns(["level"]).replace_schema_metadata().to_pandas()
@@ -360,7 +337,9 @@ def _age_labels(firsts: Sequence[int]) -> list[str]:
 PERSONS_BY_GROUP = "detailed_groups"
 """Universe of detailed groups of persons."""
 
-_CENSUS = Answers(lambda settings: settings.run.universes, _census_places, _decode_census)
+_CENSUS = Answers(
+    lambda settings: settings.run.universes, _places_of(_census_levels), _decode_census
+)
 ANSWERS: Mapping[str, Answers] = {
     "topdown": _CENSUS,
     "estimate": _CENSUS,
@@ -370,10 +349,16 @@ ANSWERS: Mapping[str, Answers] = {
     "detailed-households": Answers(
         lambda settings: ("t3", "t4"), _groups_places, _decode_detailed_households
     ),
-    "group-sizes": Answers(lambda settings: ("groups",), _sizes_places, _decode_group_sizes),
-    "supplemental-dhc": Answers(
-        lambda settings: ("people_in_households",), _supplemental_places, _decode_supplemental_dhc
+    "group-sizes": Answers(
+        lambda settings: ("groups",),
+        _places_of(lambda run, _: {own.level: own.level for own in read_plan(run).levels}),
+        _decode_group_sizes,
     ),
-    "trips": Answers(lambda settings: ("trips",), _trips_places, _decode_trips),
+    "supplemental-dhc": Answers(
+        lambda settings: ("people_in_households",),
+        _places_of(lambda run, _: {name: name for name in read_areas(run).regions}),
+        _decode_supplemental_dhc,
+    ),
+    "trips": Answers(lambda settings: ("trips",), _places_of(_trips_levels), _decode_trips),
 }
 """Storage of each product's answers, by product."""

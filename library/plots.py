@@ -139,54 +139,6 @@ def plot_margins(
     return _finish_axes(axes)
 
 
-def plot_privacy_curve(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
-    """Delta over epsilon on a logarithmic scale: by rho alone, and exactly, between two bounds.
-
-    Args:
-        frame: The frame of `privacy_curve`.
-        ax: Axes to draw on; new ones where none are given.
-
-    Raises:
-        SpineflowError: matplotlib is not installed.
-
-    Example: `spineflow.plot_privacy_curve(spineflow.privacy_curve("topdown", "settings.toml"))`.
-    """
-    axes = _axes(ax, 10)
-    lines = {"conversion": ("by rho", ":"), "upper": ("exactly, at most", "-")}
-    lines["lower"] = ("exactly, at least", "--")
-    for number, (universe, own) in enumerate(frame.groupby("universe", sort=False)):
-        for column, (words, style) in lines.items():
-            # There is no place for 0 on a logarithmic scale.
-            deltas = own[column].where(own[column] > 0)
-            label = f"{universe}, {words}"
-            axes.semilogy(own["epsilon"], deltas, style, color=f"C{number}", label=label)
-    axes.set_xlabel("epsilon")
-    axes.set_ylabel("delta")
-    return _finish_axes(axes)
-
-
-def plot_trade_off(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
-    """The least false negatives of any test of one record, over its false positives.
-
-    Args:
-        frame: The frame of `trade_off`.
-        ax: Axes to draw on; new ones where none are given.
-
-    Raises:
-        SpineflowError: matplotlib is not installed.
-
-    Example: `spineflow.plot_trade_off(spineflow.trade_off("topdown", "settings.toml"))`.
-    """
-    axes = _axes(ax, 10)
-    frame.pivot_table(
-        index="false_positives", columns="universe", values="false_negatives", sort=False
-    ).plot(ax=axes)
-    axes.plot([0.0, 1.0], [1.0, 0.0], linestyle=":", color="black", label="by guessing")
-    axes.set_xlabel("false positives")
-    axes.set_ylabel("false negatives, at least")
-    return _finish_axes(axes)
-
-
 def _prefix_universe(frame: pd.DataFrame, column: str) -> pd.Series:
     """A column, with the universe before it where there are several."""
     several = frame["universe"].nunique() > 1

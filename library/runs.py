@@ -286,7 +286,7 @@ class Run:
     @property
     def checks(self) -> pd.DataFrame:
         """The independent checks of the release: `name`, `universe`, `passed`, `detail`."""
-        file = self._directory.checks / "checks.json"
+        file = self._directory.outcomes
         if not file.exists():
             raise InputRefused(f"{self.path} has not been checked yet; finish the run first.")
         return pd.DataFrame(json.loads(file.read_text(encoding="utf-8"))["checks"])

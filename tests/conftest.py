@@ -401,7 +401,7 @@ def run_groups():
     from spineflow.tasks.runs.directory import RunDirectory, start_run
     from spineflow.tasks.runs.settings_files import dump_settings, load_settings
 
-    from tests.flows.in_process import judged_once
+    from tests.flows.in_process import judged_once, stop_after
 
     def run(file: Path, folder: Path) -> tuple[RunDirectory, GroupSizesSettings]:
         settings = load_settings(GroupSizesSettings, file, presets=file.parent)
@@ -414,7 +414,7 @@ def run_groups():
             stamp=settings.stamp,
         )
         with judged_once():
-            call_stages(run, settings, until="tables")
+            call_stages(run, settings, ended=stop_after("tables"))
         return run, settings
 
     return run
@@ -450,7 +450,7 @@ def measured_groups(groups_input: Path, tmp_path_factory: pytest.TempPathFactory
     from spineflow.tasks.runs.directory import RunDirectory, start_run
     from spineflow.tasks.runs.settings_files import dump_settings, load_settings
 
-    from tests.flows.in_process import judged_once
+    from tests.flows.in_process import judged_once, stop_after
 
     @cache
     def measure(*overrides: str):
@@ -471,7 +471,7 @@ def measured_groups(groups_input: Path, tmp_path_factory: pytest.TempPathFactory
             stamp=settings.stamp,
         )
         with judged_once():
-            call_stages(run, settings, until="stage 2")
+            call_stages(run, settings, ended=stop_after("stage 2"))
         return run, settings
 
     return measure

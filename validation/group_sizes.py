@@ -87,7 +87,7 @@ class Hierarchy(NamedTuple):
     @classmethod
     def read(cls, root: Path) -> Hierarchy:
         """The hierarchy of a run; raises UnusableRunFile for one that is no tree."""
-        table = run_files.read_whole(root, HIERARCHY / "regions.parquet")
+        table = run_files.read_table(root / HIERARCHY / "regions.parquet")
         found = cls(table["level"].unique().to_pylist(), [], [])
         for name in found.names:
             own = table.filter(pc.equal(table["level"], name))
@@ -232,7 +232,7 @@ def run_checks(root: Path, release: Path) -> tuple[Outcome, ...]:
     with unusable_files_fail(consistency, validity, faithfulness):
         is_private = plan.not_private_reason(run_files.read_settings(root)) is None
         sizes, totals = (
-            run_files.check_text(release, name, is_private=is_private, failures=validity)
+            run_files.checked_table(release, name, is_private=is_private, failures=validity)
             for name in ("group_sizes", "group_totals")
         )
         hierarchy = Hierarchy.read(root)
@@ -312,7 +312,7 @@ def check_exact_groups(
     if due.exact_level is None:
         return
     depth = hierarchy.names.index(due.exact_level)
-    table = run_files.read_whole(root, HIERARCHY / "exact_groups.parquet")
+    table = run_files.read_table(root / HIERARCHY / "exact_groups.parquet")
     public = dict(zip(table["region"].to_pylist(), table["groups"].to_pylist(), strict=True))
     groups = levels[depth].sum(axis=1).tolist()
     found = dict(zip(hierarchy.regions[depth].to_pylist(), groups, strict=True))

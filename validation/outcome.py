@@ -1,4 +1,4 @@
-"""Outcomes of rules and of checks, and the public file with those of the checks.
+"""Outcomes of rules and of checks.
 
 An outcome's text is public. Estimates, constraints, measurements and microdata are public, so it
 may name geounits, cells and files; nothing here may be given a confidential value.
@@ -6,16 +6,12 @@ may name geounits, cells and files; nothing here may be given a confidential val
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-CHECKS_FILE = "checks.json"
 SHOWN_FAILURES = 3
 
 
@@ -89,35 +85,3 @@ class Failures:
         if self.count > len(self.texts):
             shown += f"; {self.count} failures in all"
         return Outcome(name, universe, False, shown)
-
-
-def write_outcomes(
-    outcomes: Iterable[Outcome], directory: Path, *, stamp: str | None = None
-) -> Path:
-    """Write `checks.json` into the directory, whole or not at all, and return its path.
-
-    The file is an object with `passed` (whether every check did), `checks` (name, universe,
-    passed, detail of each) and, if given, `stamp`: the words that mark a run that is not private.
-    """
-    outcomes = tuple(outcomes)
-    checks = [
-        {
-            "name": outcome.name,
-            "universe": outcome.subject,
-            "passed": outcome.passed,
-            "detail": outcome.detail,
-        }
-        for outcome in outcomes
-    ]
-    content: dict[str, object] = {"stamp": stamp} if stamp else {}
-    content |= {"passed": all(outcome.passed for outcome in outcomes), "checks": checks}
-    directory.mkdir(parents=True, exist_ok=True)
-    path = directory / CHECKS_FILE
-    part = directory / f"{CHECKS_FILE}.part"
-    with part.open("w", encoding="utf-8") as file:
-        json.dump(content, file, indent=2)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, path)
-    return path

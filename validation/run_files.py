@@ -6,13 +6,14 @@ the one rule on files that cannot be used: they fail the checks that need them.
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
-from itertools import accumulate
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any
 
@@ -93,14 +94,6 @@ def read_settings(root: Path) -> dict[str, Any]:
         raise UnusableRunFile("settings.toml cannot be read") from None
 
 
-def read_whole(root: Path, place: Path) -> pa.Table:
-    """Content of a Parquet file of a run, `place` being its path from the root."""
-    try:
-        return pq.read_table(root / place)
-    except (OSError, pa.ArrowException):
-        raise UnusableRunFile(f"{place.as_posix()} cannot be read") from None
-
-
 def to_text(values: pa.Array | pa.ChunkedArray) -> pa.StringArray:
     """The values as one array of plain strings, for any string type of the file."""
     if isinstance(values, pa.ChunkedArray):
@@ -120,10 +113,12 @@ def number_texts(column: pa.Array) -> tuple[list[str], np.ndarray]:
     return coded.dictionary.to_pylist(), coded.indices.to_numpy()
 
 
-def read_table(path: Path, columns: Sequence[str], as_dictionary: Sequence[str] = ()) -> pa.Table:
-    """Columns of a Parquet file; raises UnusableRunFile as `open_parquet` does."""
-    with open_parquet(path, columns, as_dictionary) as file:
-        return file.read(columns=list(columns))
+def read_table(
+    path: Path, columns: Sequence[str] | None = None, as_dictionary: Sequence[str] = ()
+) -> pa.Table:
+    """A Parquet file, or some columns of it; raises UnusableRunFile as `open_parquet` does."""
+    with open_parquet(path, columns or (), as_dictionary) as file:
+        return file.read(columns=columns and list(columns))
 
 
 def open_parquet(
@@ -148,41 +143,18 @@ def open_parquet(
     return file
 
 
-def check_text(release: Path, name: str, *, is_private: bool, failures: Failures) -> pa.Table:
-    """A released table, after it was checked that its text holds the rows of its Parquet file, and
-    that both have the stamp that they must have. An empty field is null, an empty text is quoted.
-    """
-    parquet, path = release / f"{name}.parquet", release / f"{name}.csv"
-    check_stamp(parquet, is_private=is_private, failures=failures)
-    has_stamp = check_stamp(path, is_private=is_private, failures=failures)
-    table = pq.read_table(parquet).replace_schema_metadata(None)
-    text = pacsv.read_csv(
-        path,
-        read_options=pacsv.ReadOptions(skip_rows=int(has_stamp)),
-        convert_options=pacsv.ConvertOptions(
-            column_types={field.name: field.type for field in table.schema},
-            null_values=[""],
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-        ),
-    )
-    if not text.equals(table):
-        failures.add(f"{name}.csv does not hold the rows of {name}.parquet")
-    return table
-
-
-def compare_text(
+def check_text(
     stem: Path,
-    names: Sequence[str],
     failures: Failures,
     *,
     is_private: bool,
-    has_quotes: bool,
-    delimiter: str = "|",
+    has_quotes: bool = True,
+    delimiter: str = ",",
+    names: Sequence[str] | None = None,
     rows_per_batch: int = ROWS_PER_BATCH,
 ) -> None:
-    """Check that a Parquet file of these columns and its text have the same rows, and the stamp if
-    it is due; they may be larger than memory.
+    """Check that a Parquet file, of these columns if they are given, and its text have the same
+    rows, and the stamp if it is due; they may be larger than memory.
 
     Raises UnusableRunFile for a missing file or other columns.
     """
@@ -191,9 +163,9 @@ def compare_text(
         if not path.is_file():
             raise UnusableRunFile(f"the file {path.name} of the release is missing")
     types = pq.read_schema(parquet).remove_metadata()
-    if types.names != list(names):
+    if names is not None and types.names != list(names):
         raise UnusableRunFile(f"{parquet.name} has other columns than {', '.join(names)}")
-    head_of_text(text, types.names, delimiter)
+    refuse_other_header(text, types.names, delimiter)
     for path in (parquet, text):
         check_stamp(path, is_private=is_private, failures=failures)
     # Texts as the file has them, each distinct one once, take half of the time.
@@ -208,12 +180,19 @@ def compare_text(
             if other is None:
                 failures.add(f"{text.name} has too few rows", count=one.num_rows)
                 continue
-            for column in names:
+            for column in types.names:
                 of_text = other.column(column)
                 values = one.column(column).cast(of_text.type)
                 if not values.equals(of_text):
-                    differ = f"{parquet.name} and {text.name} differ in {column}"
-                    failures.add_each(pc.not_equal(values, of_text), differ)
+                    one_is_missing = pc.xor(values.is_null(), of_text.is_null())
+                    wrong = pc.coalesce(pc.not_equal(values, of_text), one_is_missing)
+                    failures.add_each(wrong, f"{parquet.name} and {text.name} differ in {column}")
+
+
+def checked_table(release: Path, name: str, *, is_private: bool, failures: Failures) -> pa.Table:
+    """A released table, after `check_text`."""
+    check_text(release / name, failures, is_private=is_private)
+    return read_table(release / f"{name}.parquet").replace_schema_metadata(None)
 
 
 def is_stamped(path: Path) -> bool:
@@ -224,28 +203,19 @@ def is_stamped(path: Path) -> bool:
         return text.readline().rstrip(b"\r\n") == STAMP_LINE.rstrip()
 
 
-def check_stamp(path: Path, *, is_private: bool, failures: Failures) -> bool:
-    """Check that the file has the stamp exactly if the run is not private; return whether it has
-    it."""
-    has_stamp = is_stamped(path)
-    if has_stamp == is_private:
+def check_stamp(path: Path, *, is_private: bool, failures: Failures) -> None:
+    """Check that the file has the stamp exactly if the run is not private."""
+    if is_stamped(path) == is_private:
         due = "without" if is_private else "with"
         failures.add(f"{path.name} should be {due} the stamp {STAMP.decode()}")
-    return has_stamp
 
 
-def head_of_text(path: Path, columns: Sequence[str], delimiter: str = "|") -> bool:
-    """Whether a text has rows below its header.
-
-    Raises UnusableRunFile for a header that does not name the columns.
-    """
-    with path.open("rb") as text:
-        header = text.readline()
-        if header.rstrip(b"\r\n") == STAMP_LINE.rstrip():
-            header = text.readline()
-        if header.rstrip(b"\r\n") != delimiter.join(columns).encode():
+def refuse_other_header(path: Path, columns: Sequence[str], delimiter: str = "|") -> None:
+    """Raise UnusableRunFile for a text whose header does not name the columns."""
+    with path.open(encoding="utf-8", newline="") as text:
+        lines = islice(csv.reader(text, delimiter=delimiter), int(is_stamped(path)), None)
+        if next(lines, []) != list(columns):
             raise UnusableRunFile(f"{path.name} does not have its layout's columns")
-        return bool(text.read(1))
 
 
 @contextmanager
@@ -256,8 +226,8 @@ def opened_text(
     has_quotes: bool = False,
     delimiter: str = "|",
 ) -> Iterator[Iterator[pa.RecordBatch]]:
-    """The rows of a text, in batches; fields may have quotes, and then line feeds, or have
-    neither."""
+    """The rows of a text, in batches; fields may have quotes, and then line feeds, and nulls as
+    empty fields without, or have none of these."""
     with pacsv.open_csv(
         path,
         read_options=pacsv.ReadOptions(skip_rows=int(is_stamped(path)), block_size=BLOCK_OF_TEXT),
@@ -267,7 +237,10 @@ def opened_text(
             newlines_in_values=has_quotes,
         ),
         convert_options=pacsv.ConvertOptions(
-            column_types=types, null_values=[], strings_can_be_null=False
+            column_types=types,
+            null_values=[""] if has_quotes else [],
+            strings_can_be_null=has_quotes,
+            quoted_strings_can_be_null=False,
         ),
     ) as lines:
         yield lines

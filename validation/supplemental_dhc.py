@@ -27,7 +27,13 @@ import pyarrow.parquet as pq
 
 from . import plan
 from .outcome import Failures, Outcome
-from .run_files import UnusableRunFile, check_text, read_settings, read_whole, unusable_files_fail
+from .run_files import (
+    UnusableRunFile,
+    checked_table,
+    read_settings,
+    read_table,
+    unusable_files_fail,
+)
 
 UNIVERSE = "people_in_households"
 AREAS = "geography/areas.parquet"
@@ -129,7 +135,7 @@ ROUNDED = 1.001e-4
 
 def regions_by_level(root: Path) -> dict[str, list[str]]:
     """The regions of every level, in ascending order; raises UnusableRunFile."""
-    table = read_whole(root, Path(AREAS))
+    table = read_table(root / AREAS)
     return {name: sorted(set(table[name].drop_null().to_pylist())) for name in table.column_names}
 
 
@@ -191,7 +197,7 @@ def run_checks(root: Path, release: Path) -> tuple[Outcome, ...]:
     with unusable_files_fail(layout, faithful, possible):
         settings = read_settings(root)
         is_private = plan.not_private_reason(settings) is None
-        table = check_text(release, "supplemental_dhc", is_private=is_private, failures=layout)
+        table = checked_table(release, "supplemental_dhc", is_private=is_private, failures=layout)
         if tuple(table.schema.names) != COLUMNS:
             raise UnusableRunFile(
                 "supplemental_dhc.parquet does not have the columns of its layout"

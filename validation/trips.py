@@ -29,7 +29,7 @@ from .outcome import Failures, Outcome
 from .plan import GAUSSIAN, LAPLACE, REPORT_DELTA, read_plan
 from .run_files import (
     UnusableRunFile,
-    check_text,
+    checked_table,
     encode_texts,
     read_json,
     read_settings,
@@ -513,7 +513,7 @@ def _check_table(
 ) -> None:
     own = failures["table_is_the_estimates"]
     with unusable_files_fail(own):
-        table = check_text(folder, "trips", is_private=is_private, failures=own)
+        table = checked_table(folder, "trips", is_private=is_private, failures=own)
         names = [column["name"] for column in tree.columns]
         if table.column_names != [*names, "count"]:
             raise UnusableRunFile("trips.parquet has other columns than the input")
@@ -542,7 +542,7 @@ def _check_range_queries(
     failures: Failures,
 ) -> None:
     with unusable_files_fail(failures):
-        table = check_text(folder, "range_queries", is_private=is_private, failures=failures)
+        table = checked_table(folder, "range_queries", is_private=is_private, failures=failures)
         nodes, counts = leaves
         for level in range(len(tree.refined), -1, -1):
             if level < len(tree.refined):

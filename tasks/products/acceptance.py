@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 
-from ...validation.outcome import CHECKS_FILE, Outcome, write_outcomes
+from ...validation.outcome import Outcome
 from ..runs.directory import RunDirectory
 from ..runs.errors import CheckFailed, SpineflowError, failure_sentence
 from ..runs.files import NOT_PRIVATE, read_record, write_record
@@ -18,17 +18,24 @@ def accept(
 ) -> tuple[Outcome, ...]:
     """Write the public outcomes of a run's checks, and return them if all have passed.
 
-    Raises CheckFailed, naming the first check that failed; the release is then withheld.
+    The file has the stamp of a run that is not private, whether every check `passed`, and `checks`:
+    name, universe, passed and detail of each. Raises CheckFailed, naming the first check that
+    failed; the release is then withheld.
     """
-    write_outcomes(outcomes, run.checks, stamp=None if settings.is_private else NOT_PRIVATE)
     failed = [outcome for outcome in outcomes if not outcome.passed]
+    checks = [
+        {"name": own.name, "universe": own.subject, "passed": own.passed, "detail": own.detail}
+        for own in outcomes
+    ]
+    stamp = {} if settings.is_private else {"stamp": NOT_PRIVATE}
+    write_record(run.outcomes, {**stamp, "passed": not failed, "checks": checks})
     if failed:
         first = failed[0]
         raise CheckFailed(
             f"The check '{first.name.replace('_', ' ')}' of {first.subject} failed "
             f"({len(failed)} of {len(outcomes)} did) and the release is withheld: {first.detail}; "
-            f"see {run.checks.name}/{CHECKS_FILE} in the run directory. The measurements stay: a "
-            "version that mends the fault resumes this run without a new charge."
+            f"see {run.checks.name}/{run.outcomes.name} in the run directory. The measurements "
+            "stay: a version that mends the fault resumes this run without a new charge."
         )
     return tuple(outcomes)
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...validation.outcome import CHECKS_FILE
 from ..ledger.exact_curve import known_epsilon
 from ..ledger.plan import UniversePlan
 from ..pages.document import NONE, Document, Table, to_markdown
@@ -38,9 +37,11 @@ Exact = Mapping[str, ExactEpsilons]
 """Exact epsilons by the name of a part; unknown ones are missing."""
 
 
-def exact_epsilons(losses: Iterable[UniversePlan], curves: Curves | None) -> Exact:
-    """The exact epsilons of parts whose curve is known, at the stated deltas."""
-    known = {} if curves is None else curves.known
+def exact_of(settings: ProductSettings, plan: Plan, facts: Facts) -> Exact:
+    """The exact epsilons of the parts of a release, at the stated deltas, where known."""
+    if facts.exact is not None:
+        return facts.exact
+    known = facts.curves.known if settings.is_private and facts.curves is not None else {}
     return {
         loss.universe: ExactEpsilons(
             {
@@ -48,7 +49,7 @@ def exact_epsilons(losses: Iterable[UniversePlan], curves: Curves | None) -> Exa
                 for own in loss.at_stated_deltas()
             }
         )
-        for loss in losses
+        for loss in plan.statement.losses
         if loss.universe in known
     }
 
@@ -159,13 +160,6 @@ def write_certificate(
     write_document(document, record, folder)
 
 
-def exact_of(settings: ProductSettings, plan: Plan, facts: Facts) -> Exact:
-    """The exact epsilons of a release by part, where known."""
-    if facts.exact is not None:
-        return facts.exact
-    return exact_epsilons(plan.statement.losses, facts.curves if settings.is_private else None)
-
-
 def certificate_document(
     settings: ProductSettings, plan: Plan, facts: Facts, exact: Exact, **of_run: Any
 ) -> Document:
@@ -201,7 +195,6 @@ def record_of_release(
 ) -> dict[str, Any]:
     """A certificate's statements on the dataset's ledger, the checks, the files and the run."""
     manifest = run.read_manifest()
-    checks = run.checks / CHECKS_FILE
     files = sorted(released_files(folder))
     return {
         "ledger": None
@@ -216,7 +209,7 @@ def record_of_release(
                 for draw in own["draws"]
             ],
         },
-        "checks": read_record(checks)["checks"] if checks.exists() else [],
+        "checks": read_record(run.outcomes)["checks"] if run.outcomes.exists() else [],
         "files": {
             path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "sha256": digest}
             for path, digest in zip(files, digests_of(files), strict=True)

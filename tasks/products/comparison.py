@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..pages.document import NONE, Document, Link, Section, Table
+from ..pages.document import NONE, Document, Section, Table
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
 from ..runs.files import write_page
@@ -107,19 +106,6 @@ def write_comparison_page(
     if any(own.input.confidential for own in settings):
         return path
     return write_page(run.report.parent / path.name, document)
-
-
-def write_links(run: RunDirectory, pages: Mapping[str, Path], *, stamp: str | None) -> Path:
-    """Write a page into a run's confidential folder that links comparisons; returns its path."""
-    path = run.confidential / COMPARISON
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    rows = tuple(
-        (name, Link(page.name, os.path.relpath(page, path.parent))) for name, page in pages.items()
-    )
-    about = "Each product's runs are compared on a page of their own."
-    section = Section("Comparisons", (Table(("product", "page"), rows),))
-    document = Document("Several products compared with the truth", (about,), (section,), stamp)
-    return write_page(path, document)
 
 
 def comparison_document(

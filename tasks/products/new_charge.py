@@ -13,7 +13,7 @@ from ..ledger.store import ledger_at, open_ledger, reading
 from ..pages.numbers import format_rho
 from ..runs.errors import BudgetRefused
 from ..runs.settings import ProductSettings
-from .plan import explain_charges
+from .plan import Plan, explain_charges
 from .product import Product
 from .registry import product as product_named
 
@@ -26,7 +26,14 @@ def new_charge(asked: Product, settings: ProductSettings) -> Iterator[str]:
     """
     if not settings.is_private or not settings.draws_noise:
         return
-    draws = dict(_draws(asked, settings))
+    plans = dict(_plans(asked, settings))
+    draws = {
+        f"{name} {drawn.universe}".strip(): SpentDraw(
+            Guarantee(ZCDP, drawn.promised.bounded_rho), drawn.curve
+        )
+        for name, plan in plans.items()
+        for drawn in plan.universes
+    }
     if not draws:
         return
     dataset, ledger = settings.privacy.dataset, ledger_at(Path(settings.privacy.ledger))
@@ -38,7 +45,8 @@ def new_charge(asked: Product, settings: ProductSettings) -> Iterator[str]:
         f"A new run is charged rho {format_rho(needed)} to dataset {dataset!r}"
         f"{f': {of_each}' if len(draws) > 1 else ''}."
     )
-    yield from _reasons(asked, settings)
+    for plan in plans.values():
+        yield from explain_charges(plan)
     notice = first_run_notice(settings)
     if notice is not None:
         yield f"{notice[0].upper()}{notice[1:]}."
@@ -57,19 +65,10 @@ def new_charge(asked: Product, settings: ProductSettings) -> Iterator[str]:
         )
 
 
-def _draws(asked: Product, settings: ProductSettings) -> Iterator[tuple[str, SpentDraw]]:
-    """Each draw of a run, by its name, preceded by the product's name if there are several."""
-    for product, own in settings.parts.items():
-        for name, draw in _draws(product_named(own.PRODUCT), own):
-            yield f"{product} {name}", draw
-    for drawn in () if asked.plan is None else asked.plan(settings, None).universes:
-        rho = Guarantee(ZCDP, drawn.promised.bounded_rho)
-        yield drawn.universe, SpentDraw(rho, drawn.curve)
-
-
-def _reasons(asked: Product, settings: ProductSettings) -> Iterator[str]:
-    """For each universe charged more than the rho of one record, a sentence with the reason."""
-    for own in settings.parts.values():
-        yield from _reasons(product_named(own.PRODUCT), own)
+def _plans(asked: Product, settings: ProductSettings) -> Iterator[tuple[str, Plan]]:
+    """The plan of a run, under an empty name, or those of its products by their names."""
     if asked.plan is not None:
-        yield from explain_charges(asked.plan(settings, None))
+        yield "", asked.plan(settings, None)
+    for name, own in settings.parts.items():
+        for _, plan in _plans(product_named(own.PRODUCT), own):
+            yield name, plan

@@ -82,7 +82,11 @@ def exact_figures(curves: Curves | None, parts: Collection[str]) -> tuple[Block,
         return ()
     points = {name: curve_points(curve) for name, curve in known.items()}
     return (
-        *trade_offs(known, curves.others, curves.question),
+        *trade_offs(
+            {name: trade_off(curve) for name, curve in known.items()},
+            curves.others,
+            curves.question,
+        ),
         delta_chart(curves.rhos, points, curves.together),
     )
 
@@ -156,23 +160,13 @@ def trade_off(curve: PrivacyCurve) -> TradeOff:
 
 
 def trade_offs(
-    curves: Mapping[str, PrivacyCurve], others: str, question: str
+    found: Mapping[str, TradeOff], others: str, question: str
 ) -> tuple[str, str, Figure]:
-    """The power of tests about one record, as two sentences and a picture.
+    """The power of tests about one record, by the names of trade-offs, as two sentences and a
+    picture.
 
     `others` names the records that an adversary knows, `question` the question about the remaining
     one, such as "whether this one is as suspected rather than some other".
-    """
-    return trade_off_blocks(
-        {name: trade_off(curve) for name, curve in curves.items()}, others, question
-    )
-
-
-def trade_off_blocks(
-    found: Mapping[str, TradeOff], others: str, question: str
-) -> tuple[str, str, Figure]:
-    """The power of tests about one record, from trade-offs computed before; arguments as in
-    `trade_offs`.
     """
     series = {
         **{name: (FALSE_POSITIVES, own.false_negatives) for name, own in found.items()},
@@ -181,31 +175,20 @@ def trade_off_blocks(
     title = "Errors of the best test of one record"
     x_label, y_label = "false positives", "false negatives, at least"
     svg = line_chart(series, title=title, x_label=x_label, y_label=y_label)
-    figure = Figure(svg, f"{title}, by the exact curve.")
-    return _inference_bound(found, others), _suspicions(found, others, question), figure
-
-
-def _inference_bound(found: Mapping[str, TradeOff], others: str) -> str:
-    """Bound on an adversary's information about one record, as a sentence."""
-    words = " and ".join(f"{_percent(own.told_apart)} % for {name}" for name, own in found.items())
+    few = round(100 * STATED_FALSE_POSITIVES)
+    at = int(np.searchsorted(FALSE_POSITIVES, STATED_FALSE_POSITIVES))
+    told = [f"{_percent(own.told_apart)} % for {name}" for name, own in found.items()]
+    right = [
+        f"{_percent(1 - own.false_negatives[at])} of 100 for {name}" for name, own in found.items()
+    ]
     return (
         f"An adversary who knows {others}, and to whom two possibilities for this one are equally "
         "likely, identifies the true one from everything that is released with a probability of "
-        f"at most {words}; by guessing, of 50 %."
-    )
-
-
-def _suspicions(found: Mapping[str, TradeOff], others: str, question: str) -> str:
-    """Rate of true positives at few false positives, as a sentence."""
-    at = int(np.searchsorted(FALSE_POSITIVES, STATED_FALSE_POSITIVES))
-    words = " and ".join(
-        f"{_percent(1 - own.false_negatives[at])} of 100 for {name}" for name, own in found.items()
-    )
-    few = round(100 * STATED_FALSE_POSITIVES)
-    return (
+        f"at most {' and '.join(told)}; by guessing, of 50 %.",
         f"An adversary who knows {others}, and uses everything that is released to test "
         f"{question}, with false alarms in at most {few} of 100 cases, confirms at most this share "
-        f"of true suspicions: {words}; by guessing, {few} of 100."
+        f"of true suspicions: {' and '.join(right)}; by guessing, {few} of 100.",
+        Figure(svg, f"{title}, by the exact curve."),
     )
 
 

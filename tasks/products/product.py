@@ -314,7 +314,6 @@ class Product:
 
     def outcome(self, run: RunDirectory, settings: ProductSettings) -> Iterator[str]:
         """Lines on a finished run: its guarantee, its checks and the paths of its results."""
-        from ...validation.outcome import CHECKS_FILE
         from ..runs.publication import marker_address
         from .acceptance import CERTIFICATE, warnings_of
         from .statement import describe_statement
@@ -322,7 +321,7 @@ class Product:
         if self.plan is not None and settings.draws_noise:
             yield from describe_statement(self.plan_of(run, settings).statement)
         yield from (f"warning: {warning}" for warning in warnings_of(run))
-        checks, certificate = run.checks / CHECKS_FILE, run.release / f"{CERTIFICATE}.html"
+        checks, certificate = run.outcomes, run.release / f"{CERTIFICATE}.html"
         if checks.exists():
             n_checks = len(read_record(checks)["checks"])
             seconds = sum(stage["seconds"] or 0 for stage in run.read_manifest()["stages"].values())
@@ -364,6 +363,20 @@ def _parts(settings: ProductSettings) -> dict[str, tuple[Product, ProductSetting
     from .registry import product
 
     return {name: (product(own.PRODUCT), own) for name, own in settings.parts.items()}
+
+
+def rules_of(read: Callable[[Any], ProductSettings]) -> Rules:
+    """The rules on settings that read the input of others, by the product of the `read` ones."""
+    from .registry import product
+
+    def rules(settings: Any) -> Any:
+        return product(read(settings).PRODUCT).rules
+
+    return Rules(
+        lambda settings: rules(settings).check(read(settings)),
+        lambda settings, accepted: rules(settings).fits(read(settings), accepted),
+        lambda settings: rules(settings).refuse(read(settings)),
+    )
 
 
 def count_released_rows(run: RunDirectory) -> Iterator[str]:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..runs.directory import RunDirectory, refuse_odd_name
 from ..runs.errors import InputRefused
 from ..runs.names import did_you_mean
 from ..runs.settings import ProductSettings
 from ..runs.settings_files import settings_of_run, with_release_of
-
-if TYPE_CHECKING:
-    from ..pages.document import Block
-    from ..tables.findings import InputCheck
 
 PRODUCTS: Mapping[str, str] = {
     "topdown": "tasks.topdown.product:TOPDOWN",
@@ -104,19 +100,3 @@ def find_product(name: str) -> Any:
 def settings_of(run: RunDirectory) -> type[Any]:
     """The model of a run's settings."""
     return product_of(run).settings
-
-
-def check_input_of(settings: ProductSettings) -> InputCheck[Any]:
-    """The check of an input by the rules of its product; raises ValueError if it has no such
-    check.
-    """
-    rules = product(settings.PRODUCT).rules
-    if rules is None or rules.check is None:
-        raise ValueError(f"{settings.PRODUCT} has no rules on its input")
-    return rules.check(settings)
-
-
-def fits_of(settings: ProductSettings, accepted: Any) -> Iterable[Block]:
-    """Advisory notes on settings and an accepted input, where the product has any."""
-    rules = product(settings.PRODUCT).rules
-    return () if rules is None else rules.fits(settings, accepted)

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...validation.outcome import CHECKS_FILE
 from ..ledger.plan import UniversePlan
 from ..pages.document import NONE, Block, Details, Document, FrontPage, Link, Section, Table
 from ..pages.template import parts_of
@@ -158,7 +157,7 @@ def checks_table(run: RunDirectory) -> Table:
 
 
 def _checks(run: RunDirectory) -> list[dict]:
-    return read_record(run.checks / CHECKS_FILE)["checks"]
+    return read_record(run.outcomes)["checks"]
 
 
 def stages_section(run: RunDirectory) -> Section:

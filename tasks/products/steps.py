@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ...validation.outcome import CHECKS_FILE
 from ..ledger.charging import is_settled
 from ..runs.directory import RunDirectory
 from ..runs.handles import Made, created, reused
@@ -27,10 +26,9 @@ def charge_ledger(run: RunDirectory, settings: ProductSettings) -> Made:
 @step("check", settings_of, run_name="check")
 def check_release(run: RunDirectory, settings: ProductSettings) -> Made:
     """Check measurements, estimates and release by independent code."""
-    path = run.checks / CHECKS_FILE
     if run.release.exists():
-        return reused(path)
-    return created(path, {"checks passed": len(product_of(run).check_run(run, settings))})
+        return reused(run.outcomes)
+    return created(run.outcomes, {"checks passed": len(product_of(run).check_run(run, settings))})
 
 
 @step("release", settings_of, run_name="release")

@@ -118,8 +118,13 @@ class RunDirectory:
 
     @property
     def checks(self) -> Path:
-        """Public outcome of every check."""
+        """Folder of the public outcomes of rules and checks."""
         return self.root / "validation"
+
+    @property
+    def outcomes(self) -> Path:
+        """Public outcome of every check of the result."""
+        return self.checks / "checks.json"
 
     def unrecorded(self, path: Path) -> Path:
         """Folder in `confidential/` for a measurement file until the ledger has recorded it."""

@@ -21,6 +21,7 @@ from prefect.states import Failed, Pending
 from prefect.task_runners import TaskRunner
 from spineflow.flows import entry, results, running, servers
 from spineflow.flows.registry import flow_of
+from spineflow.flows.stages import Stopped
 from spineflow.tasks.products.product import Product
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings import ProductSettings
@@ -66,6 +67,16 @@ def judged_once() -> Iterator[None]:
         for module in JUDGED_IN:
             patched.setattr(f"{module}.run_suites", second_opinion)
         yield
+
+
+def stop_after(name: str) -> Callable[[str], None]:
+    """What `call_stages` calls with every stage that has ended, to stop after one."""
+
+    def ended(stage: str) -> None:
+        if stage == name:
+            raise Stopped
+
+    return ended
 
 
 @contextmanager

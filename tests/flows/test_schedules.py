@@ -167,7 +167,7 @@ def test_no_release_comes_without_its_draws_in_the_ledger(uncharged: Office, nam
     run, own = directory.run, product(name)
     settings = frozen_settings(own.settings, run.settings)
     with stages_in_process(judged_twice=False):
-        call_stages(run, settings, until="checks")
+        call_stages(run, settings, before="^release$")
         delete_draws(world.ledger, directory.run_id, at_most=1)
         with pytest.raises(BudgetRefused, match="does not hold the charges of run"):
             call_stages(run, settings)

@@ -24,6 +24,7 @@ from spineflow.tasks.detailed_groups.workload.parameters import read_specificati
 from spineflow.tasks.group_sizes import plan as of_groups
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.products.registry import product
+from spineflow.tasks.runs.directory import LEDGER
 from spineflow.tasks.topdown.ingest.generate import (
     FEWEST_PERSONS,
     generate_country,
@@ -35,7 +36,7 @@ from spineflow.tasks.trips.ingest.generate import CountrySize
 from spineflow.tasks.trips.ingest.generate import generate_country as generate_trips
 
 from tests.flows.gallery import DECLARATIONS, GALLERY
-from tests.flows.in_process import stages_in_process, tasks_in_threads, uncompared
+from tests.flows.in_process import stages_in_process, stop_after, tasks_in_threads, uncompared
 from tests.recorded.content import digest_of_json, digest_of_ledger, digests_of_run
 
 SEEDED = ("input.confidential=false", "privacy.seed=7")
@@ -327,5 +328,5 @@ def charged(run: Run, file: Path, overrides: Sequence[str]) -> Path:
     asked = product(run.product)
     settings = asked.load(file, overrides)
     started = prepare(settings, file.parent / "charged")
-    call_stages(started, settings, until="ledger")
+    call_stages(started, settings, ended=stop_after(LEDGER))
     return Path(settings.privacy.ledger)

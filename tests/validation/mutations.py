@@ -19,7 +19,7 @@ from spineflow.validation.outcome import Failures, Outcome
 from spineflow.validation.run_files import unusable_files_fail
 from spineflow.validation.topdown.run_checks import CheckedRun
 
-from tests.flows.in_process import judged_once
+from tests.flows.in_process import judged_once, stop_after
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "plan.schema.json"
 PRIVACY, LEDGER = "privacy_accounting", "digests of the ledger"
@@ -115,7 +115,7 @@ def finished(own: Product, folder: Path, settings: str, until: str) -> RunDirect
     loaded = own.load(folder / "settings.toml")
     run = prepare(loaded, folder / "run")
     with judged_once():
-        call_stages(run, loaded, until=until)
+        call_stages(run, loaded, ended=stop_after(until))
     return run
 
 

@@ -212,7 +212,7 @@ def test_text_must_hold_the_same_rows(root: Path) -> None:
     lines = path.read_text().splitlines()
     level, region, size, count = lines[1].split(",")
     path.write_text("\n".join([lines[0], f"{level},{region},{size},{int(count) + 1}", *lines[2:]]))
-    assert "group_sizes.csv does not hold" in failed(root)["validity"]
+    assert "group_sizes.csv differ in count" in failed(root)["validity"]
 
 
 def test_a_private_run_must_not_have_the_stamp(root: Path) -> None:
@@ -301,7 +301,7 @@ def test_public_numbers_of_further_or_unknown_counties_are_found(exact: Path) ->
     )
     assert "regions of county do not have" in failed(exact)["faithfulness"]
     (exact / "hierarchy" / "exact_groups.parquet").unlink()
-    assert "exact_groups.parquet cannot be read" in str(failed(exact))
+    assert "exact_groups.parquet is missing" in str(failed(exact))
     change_settings(exact, 'level = "county"', 'level = "town"')
     assert "is not a level of the hierarchy" in str(failed(exact))
 

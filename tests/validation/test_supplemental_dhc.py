@@ -195,7 +195,7 @@ def test_text_and_stamp_are_held_to_the_table(root: Path) -> None:
     text.write_text(before.removeprefix("# NOT PRIVATE\n"))
     assert "stamp" in failed(root)["layout"]
     text.write_text(before.replace("married", "unmarried", 1))
-    assert "does not hold the rows" in failed(root)["layout"]
+    assert "supplemental_dhc.csv differ in" in failed(root)["layout"]
 
 
 @pytest.mark.parametrize("place", fields_of_plan(), ids=".".join)

@@ -28,7 +28,6 @@ from ..run_files import (
     ROWS_PER_BATCH,
     UnusableRunFile,
     check_stamp,
-    head_of_text,
     number_texts,
     open_parquet,
     opened_text,
@@ -36,6 +35,7 @@ from ..run_files import (
     positions,
     read_batches,
     read_table,
+    refuse_other_header,
     relative_path,
 )
 from .tables import PERSONS, TOTAL, Tabulation, look_up_texts, row_codes
@@ -474,8 +474,7 @@ def _text_batches(
         raise UnusableRunFile(f"the file {path.name} of the release is missing")
     check_stamp(path, is_private=promise.is_private, failures=failures)
     columns = (*_KEY, *labels, "COUNT")
-    if not head_of_text(path, columns):
-        return
+    refuse_other_header(path, columns)
     coded = pa.dictionary(pa.int32(), pa.string())
     types = dict.fromkeys(columns[:-1], coded) | {columns[-1]: pa.int64()}
     with opened_text(path, types) as reader:

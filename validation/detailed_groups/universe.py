@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from ..plan import GAUSSIAN, LAPLACE, not_private_reason, variance_of
-from ..run_files import UnusableRunFile, encode_texts, positions, read_settings, read_whole
+from ..run_files import UnusableRunFile, encode_texts, positions, read_settings, read_table
 from .tables import PERSONS, TENURES, TYPES, Tabulation
 
 REGION_TYPES = (
@@ -233,7 +234,7 @@ def promises(root: Path) -> tuple[Promise, ...]:
     """
     settings = read_settings(root)
     own, iterations, pairs = settings["mechanism"], read_iterations(root), read_pairs(root)
-    blocks = read_whole(root, GEOGRAPHY)
+    blocks = read_table(root / GEOGRAPHY).to_pandas()
     tabulations = (TYPES, TENURES) if "groups" in settings["input"] else (PERSONS,)
     compared = own.get("suppress_alone_above_combination", False)
     is_coterminous = own.get("coterminous", False)
@@ -303,7 +304,7 @@ def _levels(
     settings: Mapping[str, Any],
     iterations: Mapping[str, Iteration],
     pairs: Sequence[tuple[str, str]],
-    blocks: pa.Table,
+    blocks: pd.DataFrame,
 ) -> tuple[Level, ...]:
     """The levels of the passes that are run which have a budget.
 
@@ -314,9 +315,9 @@ def _levels(
     found: list[Level] = []
     first, is_of_persons = 0, tabulation is PERSONS
     stage_1 = Fraction(config["privacy_budget_p_stage_1_fraction"] if is_of_persons else 0)
-    areas = blocks.group_by(list(_COLUMNS), use_threads=False).aggregate([])
+    areas = blocks[list(_COLUMNS)].drop_duplicates()
     for region_type in REGION_TYPES:
-        regions = {name for name in region_of_blocks(region_type, areas) if name is not None}
+        regions = region_of_blocks(region_type, areas).dropna().unique()
         for number in LEVELS if config[f"run_{pass_of(region_type)}"] else ():
             budget = config[_budget_key(tabulation, region_type, number)]
             if budget != math.inf and not Fraction(budget):
@@ -381,35 +382,25 @@ def _rows(root: Path, name: str) -> list[dict[str, str]]:
     return [dict(zip(header, line, strict=True)) for line in lines]
 
 
-def region_of_blocks(region_type: str, blocks: pa.Table) -> list[str | None]:
-    """The region id of each block, None where it is in no region of the type."""
-    is_pr = pass_of(region_type) == "pr"
-    here = [(state == "72") == is_pr for state in _texts(blocks, "TABBLKST")]
+def region_of_blocks(region_type: str, blocks: pd.DataFrame) -> pd.Series:
+    """The region id of each block, missing where it is in no region of the type."""
+    is_here = (blocks["TABBLKST"] == "72") == (pass_of(region_type) == "pr")
     kind = region_type.removeprefix("PR-")
     if kind == "USA":
-        return ["1" if is_here else None for is_here in here]
-    parts = _PARTS[kind]
-    columns = [_texts(blocks, name) for name in parts]
-    outside = _OUTSIDE.get(parts[-1])
-    return [
-        "".join(codes) if is_here and codes[-1] != outside else None
-        for is_here, *codes in zip(here, *columns, strict=True)
-    ]
+        return pd.Series("1", blocks.index).where(is_here)
+    *_, last = parts = list(_PARTS[kind])
+    codes = blocks[parts[0]].str.cat(blocks[parts[1:]])
+    return codes.where(is_here & (blocks[last] != _OUTSIDE.get(last, "")))
 
 
-def _texts(blocks: pa.Table, name: str) -> list[str]:
-    return blocks[name].to_pylist()
-
-
-def inhabitable(root: Path) -> list[bool]:
+def inhabitable(root: Path) -> np.ndarray:
     """Whether each block has a housing unit or a facility, by the declared invariants."""
-    table = read_whole(root, INVARIANTS).drop_columns(["block_geocode"])
-    counts = np.stack([column.to_numpy() for column in table.columns])
-    return np.any(counts, axis=0).tolist()
+    table = read_table(root / INVARIANTS).drop_columns(["block_geocode"])
+    return table.to_pandas().any(axis=1).to_numpy()
 
 
 def identical_regions(
-    regions: Mapping[str, Sequence[str | None]], inhabitable: Sequence[bool] | None
+    regions: Mapping[str, pd.Series], inhabitable: np.ndarray | None
 ) -> dict[str, dict[str, int]]:
     """Numbers of the sets of regions that cover the same blocks, by region type and id.
 
@@ -417,14 +408,10 @@ def identical_regions(
     """
     found: dict[tuple[bool, bytes], list[tuple[str, str]]] = {}
     for region_type, ids in regions.items():
-        members: dict[str, list[int]] = {}
-        for block, region in enumerate(ids):
-            if region is not None:
-                members.setdefault(region, []).append(block)
-        for region, blocks in members.items():
-            held = [] if inhabitable is None else [b for b in blocks if inhabitable[b]]
-            key = bool(held), np.array(held or blocks, dtype=np.int64).tobytes()
-            found.setdefault(key, []).append((region_type, region))
+        for region, blocks in ids.groupby(ids).indices.items():
+            held = blocks[:0] if inhabitable is None else blocks[inhabitable[blocks]]
+            key = bool(held.size), (held if held.size else blocks).tobytes()
+            found.setdefault(key, []).append((region_type, str(region)))
     sets: dict[str, dict[str, int]] = {region_type: {} for region_type in regions}
     for number, same in enumerate(same for same in found.values() if len(same) > 1):
         for region_type, region in same:

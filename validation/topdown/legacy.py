@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from contextlib import ExitStack
+from itertools import chain, product
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from ..outcome import Failures
-from ..run_files import BLOCK_OF_TEXT, UnusableRunFile, pairs_of_rows
+from ..run_files import BLOCK_OF_TEXT, UnusableRunFile, open_parquet, pairs_of_rows
 from .tables import STATE, LevelTables, rows_of_states
 
 _N_VARIABLES = {"P001": 71, "P002": 73, "P003": 71, "P004": 73, "P005": 10, "H001": 3}
@@ -40,33 +41,14 @@ def check_legacy(tables: LevelTables, states: Sequence[str], failures: Failures)
         raise UnusableRunFile("pl94171 does not have a folder for each state of the geography")
     columns = {_HEADER: ["GEOID", *_TOTALS.values()]}
     columns |= {segment: _segment_variables(segment) for segment in _SEGMENTS}
-    for part, names in columns.items() if states else ():
+    with ExitStack() as stack:
+        every = [STATE, *chain(*columns.values())]
         of_levels = [
-            _StatesInTurn(rows_of_states(tables.file(own), states, names)) for own in tables.levels
+            stack.enter_context(open_parquet(tables.file(own), every)) for own in tables.levels
         ]
-        for state in states:
-            rows = chain.from_iterable(own.rows(state, names) for own in of_levels)
+        for state, (part, names) in product(states, columns.items()):
+            rows = chain.from_iterable(rows_of_states(own, [state], names) for own in of_levels)
             _check_part(files[state][part], part, names, rows, failures)
-
-
-class _StatesInTurn:
-    """Rows that are in the order of their states, taken state by state."""
-
-    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
-        self._batches = batches
-
-    def rows(self, state: str, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The rows of the next state, none if there is no row of it."""
-        for batch in self._batches:
-            of_row = batch.column(STATE).cast(pa.string())
-            first, stop = (
-                pc.sum(is_in(of_row, state)).as_py() for is_in in (pc.less, pc.less_equal)
-            )
-            if first < stop:
-                yield batch.slice(first, stop - first).select(list(names))
-            if stop < batch.num_rows:
-                self._batches = chain([batch.slice(stop)], self._batches)
-                return
 
 
 def _check_part(

@@ -17,11 +17,10 @@ import numpy as np
 from scipy import sparse
 
 from ..outcome import Failures, Outcome
-from ..run_files import UnusableRunFile, compare_text, unusable_files_fail
+from ..run_files import UnusableRunFile, check_text, unusable_files_fail
 from . import measurements, microdata, spine, tables
 from .conditions import AGREE, BOUNDS, COMPLETE, EXACT, HELD, RELATIONS, ZEROS, HeldLevels
 from .declaration import Budget, Cells, Declaration, PublicAreas
-from .layout import Layout, layout_of
 from .legacy import check_legacy
 from .measurements import LevelEstimates
 from .privacy import ACCOUNTING, check_privacy
@@ -241,9 +240,9 @@ class CheckedUniverse:
         return PublicAreas(self.declaration, self.spine)
 
     @cached_property
-    def layout(self) -> Layout:
+    def layout(self) -> microdata.Layout:
         """The layout of its microdata."""
-        return layout_of(self.declaration, self.universe, self.areas)
+        return microdata.layout_of(self.declaration, self.universe, self.areas)
 
     @cached_property
     def held(self) -> HeldLevels:
@@ -282,9 +281,14 @@ class CheckedUniverse:
         """Check that the text of the microdata has the rows of its Parquet file."""
         failures, is_private = self.failures[microdata.MICRODATA], self.declaration.is_private
         with unusable_files_fail(self.found.unusable, failures):
-            layout, has_quotes = self.layout, self.layout.has_quotes
-            stem = self.run.release / f"mdf_{self.universe}"
-            compare_text(stem, layout.names, failures, is_private=is_private, has_quotes=has_quotes)
+            check_text(
+                self.run.release / f"mdf_{self.universe}",
+                failures,
+                is_private=is_private,
+                has_quotes=self.layout.has_quotes,
+                delimiter="|",
+                names=self.layout.names,
+            )
         return self.found
 
     def check_rows(self, share: tuple[int, int]) -> Findings:

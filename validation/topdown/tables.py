@@ -23,7 +23,7 @@ from scipy import sparse
 from ..outcome import Failures
 from ..run_files import (
     UnusableRunFile,
-    compare_text,
+    check_text,
     open_parquet,
     pairs_of_rows,
     positions,
@@ -219,13 +219,10 @@ def check_files(tables: LevelTables, failures: Failures) -> None:
             if [own.name for own in schema if pa.types.is_integer(own.type)] != tables.names:
                 raise UnusableRunFile(f"{parquet.name} has other variables than the microdata")
             column = file.read([STATE])[STATE].combine_chunks().cast(pa.string())
-        compare_text(
+        check_text(
             parquet.with_suffix(""),
-            schema.names,
             failures,
             is_private=tables.declaration.is_private,
-            has_quotes=True,
-            delimiter=",",
             rows_per_batch=WIDE_ROWS_PER_BATCH,
         )
         runs = pc.run_end_encode(column).values.to_pylist()
@@ -239,20 +236,18 @@ def _entity_message(tables: LevelTables, stem: str) -> str:
 
 
 def rows_of_states(
-    path: Path, states: Sequence[str], columns: Sequence[str]
+    file: pq.ParquetFile, states: Sequence[str], columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of successive states in a table of hundreds of columns, and their `STATE`, in
-    batches; reads only the row groups that may have them. Raises UnusableRunFile for a table
-    without one of the columns."""
+    """Some columns of the rows of successive states in a table of hundreds of columns, in batches;
+    reads only the row groups that may have them."""
     first, last, names = min(states), max(states), [STATE, *columns]
-    with open_parquet(path, names) as file:
-        groups = row_groups_with(file, STATE, lambda low, high: low <= last and first <= high)
-        # Batches have few rows: threads would take longer to be handed the columns.
-        for batch in file.iter_batches(WIDE_ROWS_PER_BATCH, groups, names, use_threads=False):
-            is_own = pc.is_in(batch.column(STATE).cast(pa.string()), pa.array(states, pa.string()))
-            own = batch if pc.all(is_own).as_py() else batch.filter(is_own)
-            if own.num_rows:
-                yield own.select(names)
+    groups = row_groups_with(file, STATE, lambda low, high: low <= last and first <= high)
+    # Batches have few rows: threads would take longer to be handed the columns.
+    for batch in file.iter_batches(WIDE_ROWS_PER_BATCH, groups, names, use_threads=False):
+        is_own = pc.is_in(batch.column(STATE).cast(pa.string()), pa.array(states, pa.string()))
+        own = batch if pc.all(is_own).as_py() else batch.filter(is_own)
+        if own.num_rows:
+            yield own.select(list(columns))
 
 
 def check_states(tables: LevelTables, states: Sequence[str], failures: Failures) -> None:
@@ -278,26 +273,27 @@ def check_states(tables: LevelTables, states: Sequence[str], failures: Failures)
             (sparse.csr_array(into @ counts), tables.matrix(variables))
             for counts, variables in counted
         ]
-        n_seen = 0
-        for batch in rows_of_states(tables.file(stem), states, [*IDENTITY, *tables.names]):
-            here = slice(n_seen, n_seen + batch.num_rows)
-            n_seen += batch.num_rows
-            # Entities are in the order of their states; a code need not begin with its state's.
-            codes, number = [name[2:] for name in entities[here].tolist()], stem[:3]
-            due_ids = [number] * len(codes), [f"{number}0000US{code}" for code in codes], codes
-            if tuple(batch.column(name).to_pylist() for name in IDENTITY) != due_ids:
-                n_seen = -1
-                break
-            due = sum(own[here] @ matrix for own, matrix in sums)
-            found = np.column_stack([batch.column(name).to_numpy() for name in tables.names])
-            wrong = np.argwhere(due != found)
-            if len(wrong):
-                place, column = wrong[0]
-                failures.add(
-                    f"{tables.names[column]} of {codes[place]} in {stem}.parquet is not the sum "
-                    "over its blocks",
-                    len(wrong),
-                )
+        n_seen, names = 0, [*IDENTITY, *tables.names]
+        with open_parquet(tables.file(stem), names) as file:
+            for batch in rows_of_states(file, states, names):
+                here = slice(n_seen, n_seen + batch.num_rows)
+                n_seen += batch.num_rows
+                # Entities are in the order of their states; a code need not begin with its state's.
+                codes, number = [name[2:] for name in entities[here].tolist()], stem[:3]
+                due_ids = [number] * len(codes), [f"{number}0000US{code}" for code in codes], codes
+                if tuple(batch.column(name).to_pylist() for name in IDENTITY) != due_ids:
+                    n_seen = -1
+                    break
+                due = sum(own[here] @ matrix for own, matrix in sums)
+                found = np.column_stack([batch.column(name).to_numpy() for name in tables.names])
+                wrong = np.argwhere(due != found)
+                if len(wrong):
+                    place, column = wrong[0]
+                    failures.add(
+                        f"{tables.names[column]} of {codes[place]} in {stem}.parquet is not the "
+                        "sum over its blocks",
+                        len(wrong),
+                    )
         if n_seen != entities.size:
             failures.add(_entity_message(tables, stem))
 
@@ -323,7 +319,8 @@ def _check_named_table(
     declaration: Declaration, table: Mapping[str, Any], release: Path, failures: Failures
 ) -> None:
     rows, stem = _named_table(declaration, table), release / "tables" / table["name"]
-    compare_text(stem, list(rows), failures, is_private=declaration.is_private, has_quotes=True)
+    is_private = declaration.is_private
+    check_text(stem, failures, is_private=is_private, delimiter="|", names=list(rows))
     schema = pa.schema({name: pa.int64() if name == "count" else pa.string() for name in rows})
     due = pa.Table.from_pandas(rows, schema, preserve_index=False)
     found = pq.read_table(stem.with_suffix(".parquet")).cast(schema)

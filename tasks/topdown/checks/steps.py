@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ....validation.outcome import CHECKS_FILE
 from ....validation.topdown.run_checks import Piece
 from ...runs.directory import RunDirectory
 from ...runs.handles import Made, created, reused
@@ -18,7 +17,7 @@ def check_piece(
     """Check a piece of a large run, by code independent of the estimator, for `check_release`."""
     piece = Piece(kind, subject, number, of)
     if run.release.exists():
-        return reused(run.checks / CHECKS_FILE)
+        return reused(run.outcomes)
     if read_findings(run, piece, state_of_files(run)) is not None:
         return reused(findings_file(run, piece))
     return created(write_findings(run, piece))

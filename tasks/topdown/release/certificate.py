@@ -20,13 +20,7 @@ from ...pages.document import Block, Table
 from ...pages.template import parts_of, table
 from ...products.budget import Cost, ExactEpsilons
 from ...products.certificate import Facts
-from ...products.privacy_curves import (
-    CurvePoints,
-    TradeOff,
-    curve_points,
-    trade_off,
-    trade_off_blocks,
-)
+from ...products.privacy_curves import CurvePoints, TradeOff, curve_points, trade_off, trade_offs
 from ...runs.directory import RunDirectory
 from ...runs.files import write_text
 from ..measurement.charge import public_plan
@@ -170,7 +164,7 @@ def exact_figures(
             for universe, section in settings.budget.items()
             if section.guarantee is not None and universe in settings.run.universes
         },
-        tests=trade_off_blocks(tests, OTHERS, QUESTION) if tests else None,
+        tests=trade_offs(tests, OTHERS, QUESTION) if tests else None,
         untested=[name for name, test in all_tests.items() if test is None],
         curve=privacy_curve(list(budgets.values()), points),
     )

@@ -13,6 +13,7 @@ import pytest
 from shapely.geometry import box
 from spineflow.tasks.dissemination.csvw import write_csvw
 from spineflow.tasks.dissemination.geoparquet import write_geoparquet
+from spineflow.tasks.runs.files import STAMP_FILE
 from spineflow.tasks.runs.stamps import write_rows
 
 from tests.parquet_pages import surplus
@@ -44,11 +45,14 @@ BOUNDS = WIDE[["SUMLEV", "GEOID", "GEOCODE"]].assign(
 @pytest.fixture(params=[True, False], ids=["private", "not private"])
 def release(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     (tmp_path / "tables").mkdir()
+    (tmp_path / "settings.toml").touch()
+    if not request.param:
+        (tmp_path / STAMP_FILE).touch()
     tables = {"marital": DECLARED, "marital_margins": MARGINS, "050": WIDE, "050_margins": BOUNDS}
     for name, frame in tables.items():
         rows = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
         batch = {column: rows[column].combine_chunks() for column in rows.column_names}
-        write_rows(tmp_path / "tables" / name, rows.schema, [batch], request.param)
+        write_rows(tmp_path / "tables" / name, rows.schema, [batch])
     return tmp_path
 
 
