@@ -22,7 +22,7 @@ from functools import cached_property
 
 import numpy as np
 
-from .rules import NEVER_SPLIT, GroupRules
+from .rules import GroupRules
 
 GROUPED_KINDS = ("optimized", "dhc")
 """Kinds of spine that form the geounits of their last geolevel but one anew, as groups of areas."""
@@ -66,13 +66,16 @@ class Geolevel:
     """(n,) int32: index into `plb_shares`."""
     is_aian: np.ndarray
     """(n,) bool: the geounit is in the AIAN branch."""
-    bypassed: np.ndarray
-    """(n,) bool: the share is 0, nothing is measured here."""
     n_blocks: np.ndarray
     """(n,) int64: blocks below the geounit."""
 
     def __len__(self) -> int:
         return len(self.parent)
+
+    @cached_property
+    def bypassed(self) -> np.ndarray:
+        """(n,) bool: the share is 0, nothing is measured here."""
+        return np.array([share == 0 for share in self.plb_shares])[self.plb_share_code]
 
     def shares(self) -> np.ndarray:
         """(n,) float64 shares, for display and for variances; never for drawing noise."""
@@ -181,15 +184,13 @@ def nested_spine(
                 plb_shares=(share,),
                 plb_share_code=np.zeros(len(first), dtype=np.int32),
                 is_aian=is_branch[row] if geolevels else np.zeros(1, dtype=bool),
-                bypassed=np.full(len(first), share == 0),
                 n_blocks=np.diff(np.r_[first, len(order)]),
             )
         )
         above = number
     found = tuple(geolevels)
     if rules.bypass:
-        cutoff, never_split = rules.bypass_cutoff, rules.never_split
-        found = bypass(found, is_pure=is_pure, bypass_cutoff=cutoff, never_split=never_split)
+        found = bypass(found, rules, is_pure=is_pure)
     if not shares_add_to_one(found):
         raise AssertionError("the shares of a path do not add to 1")
     return Spine(kind, found, block_geocodes(order), order)
@@ -223,11 +224,7 @@ def shares_add_to_one(geolevels: tuple[Geolevel, ...]) -> bool:
 
 
 def bypass(
-    geolevels: tuple[Geolevel, ...],
-    *,
-    is_pure: bool,
-    bypass_cutoff: int | None = None,
-    never_split: tuple[str, ...] = NEVER_SPLIT,
+    geolevels: tuple[Geolevel, ...], rules: GroupRules, *, is_pure: bool
 ) -> tuple[Geolevel, ...]:
     """Geolevels after Algorithm 3, root first.
 
@@ -243,14 +240,10 @@ def bypass(
         offsets = child_offsets(children.parent, len(parents))
         n_children = np.diff(offsets)
         is_bypassed = n_children == 1
-        if is_pure and index > 0 and parents.name not in never_split:
-            n_grandchildren = np.bincount(parents.parent, minlength=len(levels[index - 1]))
-            is_bypassed |= _rule_of_theorem_2(
-                parents, children, offsets, n_grandchildren, bypass_cutoff
-            )
-        levels[index], levels[index + 1] = _bypass_parents(
-            parents, children, n_children, is_bypassed
-        )
+        if is_pure and index > 0 and parents.name not in rules.never_split:
+            siblings = np.bincount(parents.parent, minlength=len(levels[index - 1]))
+            is_bypassed |= _rule_of_theorem_2(parents, children, offsets, siblings, rules)
+        levels[index : index + 2] = _bypass_parents(parents, children, n_children, is_bypassed)
     return tuple(levels)
 
 
@@ -259,12 +252,12 @@ def _rule_of_theorem_2(
     children: Geolevel,
     offsets: np.ndarray,
     n_siblings: np.ndarray,
-    bypass_cutoff: int | None,
+    rules: GroupRules,
 ) -> np.ndarray:
     """(n_parents,) bool: parents with two or more children to be bypassed.
 
-    `n_siblings` is the number of children of each parent's own parent. A parent whose share is 0
-    stays.
+    `n_siblings` is the number of children of each parent's own parent, and grows with each parent
+    that is bypassed. A parent whose share is 0 stays.
     """
     n_children = np.diff(offsets)
     smallest_child_code = np.minimum.reduceat(children.plb_share_code, offsets[:-1])
@@ -278,12 +271,11 @@ def _rule_of_theorem_2(
             for parent, child, count in distinct.tolist()
         ]
     )[case.reshape(-1)]
-    if bypass_cutoff is not None:
-        n_siblings = n_siblings.copy()
+    if rules.bypass_cutoff is not None:
         for position in np.flatnonzero(allowed):
             above = parents.parent[position]
             n_after = n_siblings[above] - 1 + n_children[position]
-            if n_after > bypass_cutoff:
+            if n_after > rules.bypass_cutoff:
                 allowed[position] = False
             else:
                 n_siblings[above] = n_after
@@ -305,13 +297,9 @@ def _bypass_parents(
     width = len(children.plb_shares) + 1
     pair = parents.plb_share_code[source].astype(np.int64) * width
     pair[moved] += children.plb_share_code[child[moved]] + 1
-    distinct, code = np.unique(pair, return_inverse=True)
-    sums = [
-        parents.plb_shares[key // width]
-        + (children.plb_shares[key % width - 1] if key % width else 0)
-        for key in distinct.tolist()
-    ]
-    shares, code = encode_shares(sums, code)
+    moves = (Fraction(0), *children.plb_shares)
+    sums = [share + moved_up for share in parents.plb_shares for moved_up in moves]
+    shares, code = encode_shares(sums, pair)
     geocode = parents.geocode[source]
     geocode[split] = children.geocode[child[split]]
     n_blocks = parents.n_blocks[source]
@@ -323,7 +311,6 @@ def _bypass_parents(
         plb_shares=shares,
         plb_share_code=code,
         is_aian=np.where(split, children.is_aian[child], parents.is_aian[source]),
-        bypassed=np.array([share == 0 for share in shares])[code],
         n_blocks=n_blocks,
     )
 
@@ -339,7 +326,6 @@ def _bypass_parents(
         parent=parent,
         plb_shares=shares,
         plb_share_code=code,
-        bypassed=np.array([share == 0 for share in shares])[code],
     )
     return parents_after, children_after
 

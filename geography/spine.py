@@ -78,33 +78,14 @@ def build_spine(
         GeographyRefused: geography, shares or rules cannot be used.
     """
     names = block_geolevels(geolevel_shares, kind)
-    codes = BlockCodes(geography)
-    if kind == "conventional":
-        is_aian = np.zeros(len(geography), dtype=bool)
-    else:
-        is_aian = is_aian_block(geography, rules)
-    numbers = _nested_numbers(geography, codes, is_aian, names, kind, rules, group_quarters)
-
-    def geocodes(name: str, row: np.ndarray, parent: np.ndarray, above: np.ndarray) -> np.ndarray:
-        if name == "US":
-            return np.array(["0"], dtype=object)
-        if kind == "conventional":
-            width = CONVENTIONAL_DIGITS[name]
-            return texts_of(digits(codes.geocode[row] // 10 ** (16 - width), width))
-        if names[:2] == ("US", name):
-            above = np.array([""], dtype=object)  # The root's code begins no other.
-        is_branch = is_aian[row] & (name != names[0])
-        before = pa.array(above, pa.string()).take(pa.array(parent))
-        return texts_of(
-            concatenate(_spine_parts(name, codes, row, before, parent, is_branch, names))
-        )
-
+    codes = _SpineCodes(geography, names, kind, rules)
+    numbers = _nested_numbers(geography, codes, rules, group_quarters)
     return nested_spine(
         kind,
         numbers,
         geolevel_shares,
-        is_aian,
-        geocodes,
+        codes.is_aian,
+        codes.geocodes,
         lambda rows: texts_of(digits(codes.geocode[rows], 16)),
         rules,
         is_pure,
@@ -113,15 +94,13 @@ def build_spine(
 
 def _nested_numbers(
     geography: pd.DataFrame,
-    codes: BlockCodes,
-    is_aian: np.ndarray,
-    names: tuple[str, ...],
-    kind: str,
+    codes: _SpineCodes,
     rules: SpineRules,
     group_quarters: np.ndarray | None,
 ) -> dict[str, np.ndarray]:
     """For each geolevel, (n_blocks,) running number of each block's geounit, nested in the
     geounits above; rows in the order of the geography frame."""
+    names, kind, is_aian = codes.names, codes.kind, codes.is_aian
     branch = is_aian.astype(np.int64)
     keys = {
         "State": (branch, codes.state),
@@ -214,27 +193,50 @@ def _greedy_groups(
     return greedy_groups(entries, ancestors, n_entities, rules.fanout_cutoff, is_area)[item]
 
 
-def _spine_parts(
-    name: str,
-    codes: BlockCodes,
-    row: np.ndarray,
-    above: pa.StringArray,
-    parent: np.ndarray,
-    is_branch: np.ndarray,
-    names: tuple[str, ...],
-) -> list[pa.StringArray]:
-    """Texts whose concatenation is the geocode of a spine that has an AIAN branch; `above` are the
-    geocodes of the geounits' parents."""
-    state = [digits(is_branch.astype(np.int64), 1), digits(codes.state[row], 2)]
-    if name == "State":
-        return state
-    if name == "County":
-        run = nest(parent, codes.county[row])
-        is_split = np.bincount(run)[run] > 1
-        part = pc.if_else(pa.array(is_split), digits(ranks_within(run) + 1, 1), "")
-        county = [pa.repeat("10", len(row)), digits(codes.county_fips[row], 3), part]
-        return [*(state if "State" not in names else [above]), *county]
-    if name == "Block":
-        return [above, digits(codes.geocode[row], 16)]
-    rank = ranks_within(parent) + 1
-    return [above, digits(rank, len(str(rank.max())))]
+class _SpineCodes(BlockCodes):
+    """The codes of blocks, and the geocodes of the geounits of their spine.
+
+    is_aian : (n_blocks,) the blocks of the AIAN branch, if the spine has one.
+    """
+
+    def __init__(
+        self, geography: pd.DataFrame, names: tuple[str, ...], kind: str, rules: SpineRules
+    ) -> None:
+        super().__init__(geography)
+        self.names, self.kind = names, kind
+        self.is_aian = np.zeros(len(geography), dtype=bool)
+        if kind != "conventional":
+            self.is_aian = is_aian_block(geography, rules)
+
+    def geocodes(
+        self, name: str, row: np.ndarray, parent: np.ndarray, above: np.ndarray
+    ) -> np.ndarray:
+        """The geocodes of a geolevel; see `nested_spine`."""
+        if name == "US":
+            return np.array(["0"], dtype=object)
+        if self.kind == "conventional":
+            width = CONVENTIONAL_DIGITS[name]
+            return texts_of(digits(self.geocode[row] // 10 ** (16 - width), width))
+        if self.names[:2] == ("US", name):
+            above = np.array([""], dtype=object)  # The root's code begins no other.
+        return texts_of(concatenate(self._parts(name, row, parent, above)))
+
+    def _parts(
+        self, name: str, row: np.ndarray, parent: np.ndarray, above: np.ndarray
+    ) -> list[pa.StringArray]:
+        """Texts whose concatenation is the geocode of a spine that has an AIAN branch."""
+        before = pa.array(above, pa.string()).take(pa.array(parent))
+        is_branch = self.is_aian[row] & (name != self.names[0])
+        state = [digits(is_branch.astype(np.int64), 1), digits(self.state[row], 2)]
+        if name == "State":
+            return state
+        if name == "County":
+            run = nest(parent, self.county[row])
+            is_split = np.bincount(run)[run] > 1
+            part = pc.if_else(pa.array(is_split), digits(ranks_within(run) + 1, 1), "")
+            county = [pa.repeat("10", len(row)), digits(self.county_fips[row], 3), part]
+            return [*(state if "State" not in self.names else [before]), *county]
+        if name == "Block":
+            return [before, digits(self.geocode[row], 16)]
+        rank = ranks_within(parent) + 1
+        return [before, digits(rank, len(str(rank.max())))]

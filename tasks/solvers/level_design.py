@@ -26,7 +26,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -34,7 +33,7 @@ from pydantic import Field
 
 from ..runs.errors import InputRefused
 from ..runs.names import did_you_mean
-from ..runs.settings import ExactFraction, Refuse, Section
+from ..runs.settings import Refuse, Section
 from .split import NORMAL_95, Design, GeounitClasses, Goal, Program, optimum, round_shares
 
 DENOMINATOR = 1000
@@ -86,21 +85,15 @@ class LevelDesign(Section):
     smallest budget that meets all margins."""
     targets: dict[str, Goal] = Field(min_length=1)
     """By level."""
-    at_least: dict[str, ExactFraction] = {}
-    """The least share of some levels; every measured level gets a thousandth."""
 
     def refuse_invalid(self, is_infinite: bool, refuse: Refuse) -> None:
-        """Refuse margins, weights and shares out of range, settings that the objective ignores, and
-        settings without noise.
+        """Refuse margins and weights out of range, settings without noise, and those that the
+        objective ignores.
         """
         if is_infinite:
             refuse("privacy.infinite leaves no noise to design; remove it, or the section design")
         for name, target in self.targets.items():
             target.refuse_invalid(self.objective, f"design.targets.{name}", refuse)
-        if any(share < 0 for share in self.at_least.values()):
-            refuse("design.at_least holds a negative share")
-        if sum(self.at_least.values()) > Fraction(1, 2):
-            refuse("design.at_least leaves less than half of the budget; lower the shares")
 
 
 Criterion = Mapping[int, float]
@@ -149,14 +142,10 @@ class LevelErrors:
         p = np.array([float(shares.get(level, 0)) for level in self.names])
         return float(self._values(criteria, p).max())
 
-    def split(
-        self,
-        criteria: Sequence[Criterion],
-        floors: Mapping[int, Fraction] = MappingProxyType({}),
-    ) -> LevelSplit:
+    def split(self, criteria: Sequence[Criterion]) -> LevelSplit:
         """The split of a budget of 1 for which the largest of the criteria is least.
 
-        Every level gets a share, of its floor at least.
+        Every level gets a share.
         """
         n = len(self.names)
 
@@ -166,15 +155,10 @@ class LevelErrors:
             slopes = np.column_stack([self._values(criteria, step).imag / STEP for step in steps])
             return self._values(criteria, losses), slopes[:, :, None]
 
-        least = [floors.get(level, Fraction(0)) for level in self.names]
-        program = Program(
-            GeounitClasses(np.arange(n), np.eye(n)),
-            values,
-            np.ones((n, 1), dtype=bool),
-            np.array(least, dtype=float)[:, None],
-        )
+        kinds = GeounitClasses(np.arange(n), np.eye(n))
+        program = Program(kinds, values, np.ones((n, 1), dtype=bool))
         best = optimum(program, np.full((n, 1), 1 / n), TOLERANCE)
-        shares = dict(zip(self.names, thousandths(best.allocation[:, 0], least), strict=True))
+        shares = dict(zip(self.names, thousandths(best.allocation[:, 0]), strict=True))
         return LevelSplit(shares, self.largest(criteria, shares), best.bound)
 
     def _variances(self, losses: np.ndarray) -> np.ndarray:
@@ -227,11 +211,9 @@ def design_levels(
     Raises InputRefused for an unknown level, and for a target without a margin that the settings'
     own shares do not determine.
     """
-    places = {name: errors.level_of(name) for name in (*design.targets, *design.at_least)}
-    for named in (design.targets, design.at_least):
-        if len({places[name] for name in named}) < len(named):
-            raise InputRefused("design: a level is given twice, by its number and by its name.")
-    floors = {places[name]: share for name, share in design.at_least.items()}
+    places = {name: errors.level_of(name) for name in design.targets}
+    if len(set(places.values())) < len(places):
+        raise InputRefused("design: a level is given twice, by its number and by its name.")
     now = errors.variances(shares, float(total))
     wanted: dict[int, float] = {}
     for name, target in design.targets.items():
@@ -247,7 +229,7 @@ def design_levels(
     ratios = [{level: 1 / due} for level, due in wanted.items()]
     weights = {places[name]: float(target.weight) for name, target in design.targets.items()}
     is_sum = design.objective == "weighted_sum"
-    split = errors.split([weights] if is_sum else ratios, floors)
+    split = errors.split([weights] if is_sum else ratios)
     gap, after = 1 - (split.bound / split.total) ** errors.power, total
     if design.objective == "smallest_budget":
         after = round_up_budget(split.total)
@@ -263,7 +245,6 @@ def design_levels(
             "and none below 0, and differ."
         )
         certified = "{}"
-    certificate = f"of those that `at_least` allows, {certified}" if floors else certified
     return DesignedLevels(
         title=symbol,
         symbol=symbol,
@@ -290,7 +271,7 @@ def design_levels(
         ],
         margins=margins,
         gap=gap,
-        certified=certificate,
+        certified=certified,
         notes=()
         if needed is None
         else (f"These margins would need {symbol} {needed:.6g} with the shares of now.",),
@@ -317,7 +298,6 @@ def round_up_budget(value: float) -> Fraction:
     return -(-Fraction(value) // unit) * unit
 
 
-def thousandths(shares: np.ndarray, floors: Sequence[Fraction] = ()) -> list[Fraction]:
-    """Whole positive thousandths nearest to the shares; floors are rounded up to thousandths."""
-    least = [max(1, math.ceil(floor * DENOMINATOR)) for floor in floors] or 1
-    return round_shares(shares, DENOMINATOR, least)
+def thousandths(shares: np.ndarray) -> list[Fraction]:
+    """Whole positive thousandths nearest to the shares."""
+    return round_shares(shares, DENOMINATOR, 1)

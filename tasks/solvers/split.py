@@ -120,13 +120,11 @@ class Program:
     kinds : the kinds of geounits, t of them.
     criteria : of the precisions of the kinds; positive, and not known without noise.
     allowed : (L, Q) bool, entries that may be positive.
-    floors : (L, Q) least entries.
     """
 
     kinds: GeounitClasses
     criteria: Criteria
     allowed: np.ndarray
-    floors: np.ndarray | float = 0.0
 
     def bound(self, cuts: Sequence[Cut], at: np.ndarray, enough: float) -> Bounded:
         """Lower bound of the largest criterion over all allocations.
@@ -217,11 +215,7 @@ class _BoundingProgram:
         whole = np.append(np.ones(self.n), np.zeros(n_moved + 1))
         self.equal = sparse.csr_array(np.vstack([whole, of_kinds]))
         self.bounds = [
-            *zip(
-                np.broadcast_to(program.floors, program.allowed.shape).ravel(),
-                program.allowed.ravel().astype(float),
-                strict=True,
-            ),
+            *((0.0, float(is_allowed)) for is_allowed in program.allowed.ravel()),
             *((0.0, None) for _ in range(n_moved)),
             (None, None),
         ]
@@ -331,10 +325,10 @@ def _search(
     first, and ever less.
     """
     allowed = program.allowed
-    floors = np.broadcast_to(program.floors, allowed.shape)[allowed]
+    n = int(allowed.sum())
     p, points, before = start, list[tuple[float, np.ndarray, Cut]](), np.inf
     for part in LEAST_PARTS:
-        least = np.maximum(floors, part / allowed.sum())
+        least = np.full(n, part / n)
         first = np.maximum(p[allowed], least)
         first = least + (first - least) * (1 - least.sum()) / max((first - least).sum(), SMALLEST)
         points += _descend(program, first, least, PRECISION * tolerance)
@@ -414,9 +408,7 @@ class Goal(Section):
             refuse(f"{where}.weight does nothing but in a weighted sum; give margin instead")
 
 
-def round_shares(
-    shares: np.ndarray, denominator: int, least: Sequence[int] | int = 0
-) -> list[Fraction]:
+def round_shares(shares: np.ndarray, denominator: int, least: int = 0) -> list[Fraction]:
     """Shares in whole parts of `denominator`, of sum exactly 1: every number rounded down or up, up
     where most was lost; none has less than its `least` parts."""
     exact = shares / shares.sum() * denominator

@@ -44,7 +44,6 @@ def spine_from_parents(parents: list[list[int]], shares: list[list[Fraction]]) -
                 plb_shares=tuple(distinct),
                 plb_share_code=code,
                 is_aian=np.zeros(len(parent), dtype=bool),
-                bypassed=np.array([share == 0 for share in level_shares]),
                 n_blocks=n_blocks[index],
             )
         )

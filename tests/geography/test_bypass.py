@@ -7,6 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from spineflow.geography.levels import bypass, shares_add_to_one
+from spineflow.geography.rules import GroupRules
+
+NO_CUTOFF = GroupRules(bypass_cutoff=None)
 
 EXAMPLES = settings(
     max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -40,8 +43,9 @@ def test_second_run_changes_nothing_and_paths_add_to_one(
     make_random_spine, seed, is_pure, cutoff, most_children
 ):
     before = make_random_spine(seed, 5, most_children).geolevels
-    once = bypass(before, is_pure=is_pure, bypass_cutoff=cutoff)
-    assert contents(bypass(once, is_pure=is_pure, bypass_cutoff=cutoff)) == contents(once)
+    rules = GroupRules(bypass_cutoff=cutoff)
+    once = bypass(before, rules, is_pure=is_pure)
+    assert contents(bypass(once, rules, is_pure=is_pure)) == contents(once)
     assert shares_add_to_one(once)
     assert [len(level) for level in once[:2]] == [len(level) for level in before[:2]]
     assert once[-1].geocode.tolist() == before[-1].geocode.tolist()
@@ -64,7 +68,7 @@ def test_single_children_give_their_share_to_the_parent(make_spine):
     eighth = Fraction(1, 8)
     parents = [[-1], [0, 0], [0, 1], [0, 1, 1]]
     shares = [[eighth], [2 * eighth] * 2, [3 * eighth] * 2, [2 * eighth] * 3]
-    after = bypass(make_spine(parents, shares).geolevels, is_pure=False)
+    after = bypass(make_spine(parents, shares).geolevels, NO_CUTOFF, is_pure=False)
     in_eighths = [[8 * level.plb_shares[code] for code in level.plb_share_code] for level in after]
     assert in_eighths == [[1], [7, 5], [0, 0], [0, 2, 2]]
     assert [level.bypassed.tolist() for level in after[2:]] == [[True, True], [True, False, False]]
@@ -75,8 +79,8 @@ def test_several_children_are_bypassed_under_pure_dp_from_the_county_down(make_s
     parents = [[-1], [0, 0], [0, 0, 1], [0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]]
     shares = [[quarter] * len(level) for level in parents]
     spine = make_spine(parents, shares)
-    assert len(bypass(spine.geolevels, is_pure=False)[2]) == 3
-    after = bypass(spine.geolevels, is_pure=True)
+    assert len(bypass(spine.geolevels, NO_CUTOFF, is_pure=False)[2]) == 3
+    after = bypass(spine.geolevels, NO_CUTOFF, is_pure=True)
     # With equal shares up to three children may be bypassed; states and the root never are.
     assert [len(level) for level in after] == [1, 2, 5, 11]
     assert after[2].geocode.tolist() == ["000000", "000001", "000002", "0001", "0100"]
@@ -92,7 +96,9 @@ def test_several_children_are_bypassed_under_pure_dp_from_the_county_down(make_s
 def test_cutoff_limits_the_children_of_the_parents_parent(make_spine, cutoff, n_counties):
     parents = [[-1], [0], [0, 0], [0, 0, 1, 1]]
     shares = [[Fraction(1, 4)] * len(level) for level in parents]
-    after = bypass(make_spine(parents, shares).geolevels, is_pure=True, bypass_cutoff=cutoff)
+    after = bypass(
+        make_spine(parents, shares).geolevels, GroupRules(bypass_cutoff=cutoff), is_pure=True
+    )
     assert len(after[2]) == n_counties
 
 
@@ -107,7 +113,8 @@ def test_rule_takes_the_smallest_share_of_the_children(make_spine):
             [Fraction(weight, total)] * len(level)
             for weight, level in zip(weights, parents, strict=True)
         ]
-        assert len(bypass(make_spine(parents, shares).geolevels, is_pure=True)[2]) == n_counties
+        after = bypass(make_spine(parents, shares).geolevels, NO_CUTOFF, is_pure=True)
+        assert len(after[2]) == n_counties
 
 
 def information(geolevels, precision_of_share) -> np.ndarray:
@@ -150,7 +157,7 @@ def test_theorem_2_a_bypass_that_the_rule_allows_raises_no_variance(
 ):
     before = make_random_spine(seed, 4, most_children).geolevels
     rows = geounit_rows(before)
-    after = bypass(before, is_pure=True)
+    after = bypass(before, NO_CUTOFF, is_pure=True)
     base = variances(before, rows, laplace_precision)
     moved = variances(after, rows, laplace_precision)
     assert (moved <= base * (1 + 1e-9)).all()

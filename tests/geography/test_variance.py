@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from spineflow.geography.categories import Category
 from spineflow.geography.levels import Spine, bypass
+from spineflow.geography.rules import GroupRules
 from spineflow.geography.variance import (
     entity_variances,
     measurement_precision,
@@ -56,7 +57,7 @@ def test_recursion_agrees_with_the_dense_matrix(make_random_spine, seed, is_pure
     rng = np.random.default_rng(seed)
     spine = make_random_spine(seed, depth=int(rng.integers(2, 6)), most_children=3)
     if "bypass" in treatment:
-        geolevels = bypass(spine.geolevels, is_pure=is_pure)
+        geolevels = bypass(spine.geolevels, GroupRules(bypass_cutoff=None), is_pure=is_pure)
         spine = Spine(spine.kind, geolevels, spine.block_geocode, spine.block_row)
     precision = measurement_precision(spine, is_pure=is_pure, privacy_loss=2.5)
     if "unequal" in treatment:

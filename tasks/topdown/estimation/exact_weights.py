@@ -76,30 +76,31 @@ class ExactWeights:
         )
 
 
-@dataclass(frozen=True, eq=False)
 class Sums:
     """The sums of cells that queries jointly distinguish, as rows of the core and levels of the
     free attributes that any query keeps.
+
+    core : (n_rows, n) 0/1 matrix from core cells to rows of the core. codes : numbers of the
+    algebra's components that the sums have, in their own order. class_of_cell, level_of_cell :
+    (n_cells,) of the sum that holds a cell.
     """
 
-    algebra: QueryAlgebra
-    query: MarginalQuery
-
-    @cached_property
-    def core(self) -> np.ndarray:
-        """(n_rows, n) 0/1 matrix from core cells to rows of the core."""
-        return self.algebra.core_matrix(self.query)
-
-    @cached_property
-    def _kept(self) -> list[int]:
-        """Numbers of the free attributes that are kept, the longest last."""
-        shape = [self.query.shape[axis] for axis in self.algebra.free]
-        return sorted((b for b, size in enumerate(shape) if size > 1), key=lambda b: shape[b])
-
-    @cached_property
-    def _sizes(self) -> list[int]:
-        """Numbers of levels of the kept free attributes."""
-        return [self.algebra.free_shape[bit] for bit in self._kept]
+    def __init__(self, algebra: QueryAlgebra, query: MarginalQuery) -> None:
+        self.algebra, self.query = algebra, query
+        self.core = algebra.core_matrix(query)
+        # The free attributes that are kept, the longest last, and their numbers of levels.
+        shape = [query.shape[axis] for axis in algebra.free]
+        self._kept = sorted((b for b, size in enumerate(shape) if size > 1), key=lambda b: shape[b])
+        self._sizes = [algebra.free_shape[bit] for bit in self._kept]
+        self.codes = [
+            sum(1 << bit for place, bit in enumerate(self._kept) if code >> place & 1)
+            for code in range(1 << len(self._kept))
+        ]
+        self._n_levels = self._sizes[-1] if self._sizes else 1
+        rows = np.arange(query.n_rows)[None]
+        place_of_row = np.argsort(self._arranged(rows).ravel())
+        place = place_of_row[query.row_of_cell]
+        self.class_of_cell, self.level_of_cell = np.divmod(place, self._n_levels)
 
     def covariance(self, of_cells: np.ndarray) -> np.ndarray:
         """Covariance of the sums (c, 2^kept, n_rows, n_rows), from the core cells' (c, S, n, n):
@@ -107,14 +108,6 @@ class Sums:
         """
         summed = math.prod(self.algebra.free_shape) / math.prod(self._sizes)
         return summed * (self.core @ of_cells[:, self.codes] @ self.core.T)
-
-    @cached_property
-    def codes(self) -> list[int]:
-        """Numbers of the algebra's components that the sums have, in their own order."""
-        return [
-            sum(1 << bit for place, bit in enumerate(self._kept) if code >> place & 1)
-            for code in range(1 << len(self._kept))
-        ]
 
     def possible(self, core_cells: np.ndarray) -> np.ndarray:
         """(c, n_rows) whether a row has a core cell that is possible, from (c, n)."""
@@ -135,61 +128,30 @@ class Sums:
             halves.append(half)
         if len(halves) == 1:
             return halves[0], np.zeros_like(halves[0])
-        return halves[1], (halves[0] - halves[1]) / self._sizes[-1]
+        return halves[1], (halves[0] - halves[1]) / self._n_levels
 
     @cached_property
     def _projectors(self) -> list[np.ndarray]:
         """Projectors by code, for the kept free attributes except the longest: on the mean of an
         attribute's levels, or on the contrasts among them.
         """
-        found, others = [], self._sizes[:-1]
-        for code in range(1 << len(others)):
-            projector = np.ones((1, 1))
-            for place, size in enumerate(others):
-                mean = np.full((size, size), 1.0 / size)
-                part = np.eye(size) - mean if code >> place & 1 else mean
-                projector = np.kron(projector, part)
-            found.append(projector)
+        found = [np.ones((1, 1))]
+        for size in self._sizes[:-1]:
+            mean = np.full((size, size), 1.0 / size)
+            found = [np.kron(one, part) for part in (mean, np.eye(size) - mean) for one in found]
         return found
 
     def cube(self, histograms: np.ndarray) -> np.ndarray:
         """The sums as (c, U, levels)."""
-        cube = self.algebra.by_core(self.query.answer(histograms), self.query.shape)
-        return self._arranged(cube)
+        return self._arranged(self.query.answer(histograms))
 
-    def _arranged(self, cube: np.ndarray) -> np.ndarray:
-        """(c, n_rows, free attributes) to (c, U, levels)."""
+    def _arranged(self, answers: np.ndarray) -> np.ndarray:
+        """Answers to the query (c, rows) as (c, U, levels)."""
+        cube = self.algebra.by_core(answers, self.query.shape)
         order = [bit for bit in range(len(self.algebra.free)) if bit not in self._kept]
         axes = [0, 1, *(2 + bit for bit in [*order, *self._kept])]
         arranged = np.ascontiguousarray(cube.transpose(axes))
-        return arranged.reshape(len(cube), -1, self.n_levels)
-
-    @cached_property
-    def place_of_row(self) -> np.ndarray:
-        """(n_rows,) position of each answer of the query in a row of `cube`."""
-        rows = np.arange(self.query.n_rows)[None]
-        arranged = self._arranged(self.algebra.by_core(rows, self.query.shape)).ravel()
-        return np.argsort(arranged)
-
-    @property
-    def n_levels(self) -> int:
-        """Number of levels of the longest attribute that is kept."""
-        return self._sizes[-1] if self._sizes else 1
-
-    @property
-    def _place_of_cell(self) -> np.ndarray:
-        """(n_cells,) position of the sum that holds a cell."""
-        return self.place_of_row[self.query.row_of_cell]
-
-    @cached_property
-    def class_of_cell(self) -> np.ndarray:
-        """(n_cells,)."""
-        return self._place_of_cell // self.n_levels
-
-    @cached_property
-    def level_of_cell(self) -> np.ndarray:
-        """(n_cells,)."""
-        return self._place_of_cell % self.n_levels
+        return arranged.reshape(len(cube), -1, self._n_levels)
 
 
 @lru_cache(maxsize=64)

@@ -109,7 +109,6 @@ def read_spine_of(
                 plb_shares=shares,
                 plb_share_code=code,
                 is_aian=is_aian,
-                bypassed=np.array([share == 0 for share in shares])[code],
                 n_blocks=np.ones(len(level.geocode), dtype=np.int64),
             )
         )

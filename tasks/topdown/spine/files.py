@@ -100,12 +100,12 @@ def read_spine(folder: Path) -> Spine:
         )
     geolevels = []
     for entry, batch in zip(facts["geolevels"], batches, strict=True):
-        numbers = {name: batch[name].to_numpy() for name in _SCHEMA.names[1:6]}
-        numbers |= {name: numbers[name].view(bool) for name in ("is_aian", "bypassed")}
-        shares = tuple(Fraction(share) for share in entry["shares"])
-        geocode = texts_of(batch["geocode"])
+        parent, code, is_aian, n_blocks = (
+            batch[name].to_numpy() for name in ("parent", "plb_share_code", "is_aian", "n_blocks")
+        )
+        shares, geocode = tuple(map(Fraction, entry["shares"])), texts_of(batch["geocode"])
         geolevels.append(
-            Geolevel(name=entry["name"], geocode=geocode, plb_shares=shares, **numbers)
+            Geolevel(entry["name"], geocode, parent, shares, code, is_aian.view(bool), n_blocks)
         )
     blocks = batches[-1]
     rows = blocks["block_row"].to_numpy()

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ....geography.levels import Geolevel, Spine
+from ....geography.levels import Spine
 from ...runs.directory import RunDirectory
 from ..settings import TopdownSettings
 from .files import spine_of
@@ -127,13 +127,10 @@ def _part(spine: Spine, states: np.ndarray) -> Subspine:
             is_kept = np.zeros(len(spine.geolevels[depth - 1]), dtype=bool)
             is_kept[above] = True
             positions.append(np.flatnonzero(is_kept[level.parent]))
-        levels.append(_cut_level(level, positions[depth], above))
+        columns = ("geocode", "plb_share_code", "is_aian", "n_blocks")
+        taken = {name: getattr(level, name)[positions[depth]] for name in columns}
+        parent = np.searchsorted(above, level.parent[positions[depth]])
+        levels.append(replace(level, parent=parent, **taken))
     blocks = positions[-1]
     part = Spine(spine.kind, tuple(levels), spine.block_geocode[blocks], spine.block_row[blocks])
     return Subspine(part, tuple(positions))
-
-
-def _cut_level(level: Geolevel, rows: np.ndarray, above: np.ndarray) -> Geolevel:
-    names = ("geocode", "plb_share_code", "is_aian", "bypassed", "n_blocks")
-    taken = {name: getattr(level, name)[rows] for name in names}
-    return replace(level, parent=np.searchsorted(above, level.parent[rows]), **taken)

@@ -30,11 +30,10 @@ ALONE = {
 }
 
 
-def design(objective: str = "largest_ratio", at_least=(), **targets: dict) -> LevelDesign:
+def design(objective: str = "largest_ratio", **targets: dict) -> LevelDesign:
     return LevelDesign(
         objective=objective,
         targets={name: Goal(**own) for name, own in targets.items()},
-        at_least=dict(at_least),
     )
 
 
@@ -103,18 +102,6 @@ def test_levels_alone_have_the_closed_form() -> None:
         )
 
 
-@pytest.mark.parametrize("errors", [TREE, *ALONE.values()], ids=["tree", "rho", "epsilon"])
-@pytest.mark.parametrize("objective", ["largest_ratio", "weighted_sum"])
-def test_floors_hold_exactly(errors: LevelErrors, objective: str) -> None:
-    floors = {"nation": Fraction(1, 7), "region": Fraction("0.2")}
-    found = design_levels(errors, design(objective, floors, town={}, region={}), Fraction(1), EVEN)
-    assert found.shares[0] >= floors["nation"] and found.shares[1] >= floors["region"]
-    assert sum(found.shares.values()) == 1
-    free = design_levels(errors, design(objective, town={}, region={}), Fraction(1), EVEN)
-    assert free.shares[0] < floors["nation"]
-    assert found.certificate.startswith("of those that `at_least` allows, ")
-
-
 def test_margins_left_out_are_those_of_now_and_become_smaller_by_one_factor() -> None:
     found = design_levels(TREE, design(nation={}, town={}), Fraction(1), EVEN)
     factors = [target["designed"] / target["now"] for target in found.targets]
@@ -138,8 +125,6 @@ def test_budgets_are_rounded_up_to_six_digits(value: float) -> None:
         (design(town={"weight": 0}), "weight must be above 0"),
         (design("weighted_sum", town={"margin": 3}), "does nothing in a weighted sum"),
         (design(town={"weight": 2}), "weight does nothing but in a weighted sum"),
-        (design(at_least={"town": Fraction(-1, 2)}, town={}), "holds a negative share"),
-        (design(at_least={"town": Fraction(2, 3)}, town={}), "leaves less than half"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(own: LevelDesign, sentence: str) -> None:

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 from spineflow.geography.levels import Geolevel, Spine, bypass
+from spineflow.geography.rules import GroupRules
 from spineflow.tasks.census.cef_2020 import cef_schema
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.solvers.split import GeounitClasses
@@ -62,7 +63,7 @@ class Small:
             for level, share in zip(self.spine.geolevels, geolevel_shares, strict=True)
         ]
         if any(level.bypassed.any() for level in self.spine.geolevels):
-            return replace(self.spine, geolevels=bypass(tuple(plain), is_pure=False))
+            return replace(self.spine, geolevels=bypass(tuple(plain), GroupRules(), is_pure=False))
         return replace(self.spine, geolevels=tuple(plain))
 
     def informations(self, geolevel_shares: list[Fraction]) -> np.ndarray:
@@ -127,10 +128,8 @@ def small(
         n_blocks = np.bincount(ancestors(parents, name), minlength=len(parent))
         nothing = np.zeros(len(parent), dtype=bool)
         code = np.zeros(len(parent), dtype=np.int32)
-        levels.append(
-            Geolevel(name, codes, parent, (share,), code, nothing, nothing.copy(), n_blocks)
-        )
-    geolevels = bypass(tuple(levels), is_pure=False) if bypassed else tuple(levels)
+        levels.append(Geolevel(name, codes, parent, (share,), code, nothing, n_blocks))
+    geolevels = bypass(tuple(levels), GroupRules(), is_pure=False) if bypassed else tuple(levels)
     n_blocks = len(parents[-1])
     spine = Spine("conventional", geolevels, codes, np.arange(n_blocks))
     type_is_possible = rng.random((n_blocks, 8)) < 0.25

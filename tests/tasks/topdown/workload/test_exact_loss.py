@@ -67,7 +67,6 @@ def spine_of(parents: list[list[int]], shares: list[list[Fraction]]) -> Spine:
                 distinct,
                 np.array([distinct.index(share) for share in own], dtype=np.int32),
                 np.zeros(n, dtype=bool),
-                np.array([share == 0 for share in own]),
                 np.ones(n, dtype=np.int64),
             )
         )

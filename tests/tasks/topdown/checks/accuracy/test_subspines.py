@@ -22,7 +22,7 @@ def level_of(name: str, geocode: list[str], parent: list[int], code: np.ndarray)
     none = np.zeros(n, dtype=bool)
     n_blocks = np.ones(n, dtype=np.int64)
     codes = np.array(geocode, dtype=object)
-    return Geolevel(name, codes, np.array(parent), (), code, none, none, n_blocks)
+    return Geolevel(name, codes, np.array(parent), (), code, none, n_blocks)
 
 
 def nation(seed: int) -> Spine:

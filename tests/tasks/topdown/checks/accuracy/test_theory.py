@@ -50,7 +50,6 @@ def spine() -> Spine:
                 shares,
                 code,
                 np.zeros(n, dtype=bool),
-                np.array([shares[number] == 0 for number in code]),
                 np.ones(n, dtype=np.int64),
             )
         )
