@@ -37,7 +37,7 @@ from .problem import SiblingProblem, joint_classes, sum_rows
 
 SWEEPS, VISITS = 20, 300
 """Most sweeps, and most cells whose one a sweep tries to move between two siblings."""
-LOOKS = 700
+LOOKS = 1500
 """Most looks at a cell in a search, for each cell of a child."""
 
 
@@ -200,7 +200,6 @@ def _exchange_pair(state: _State, a: int, b: int, cells: np.ndarray, limit: int)
     ahead, slopes = _slopes(state.error, a, b, 1), _slopes(state.error, a, b, -1)
     cost = _costs(ahead, state.asked, giving)
     back = _costs(slopes, state.asked, taking)
-    cheapest = np.argsort(back, kind="mergesort")
     relief = np.empty(state.asked.shape[1], dtype=np.int64)
     for place in np.argsort(cost, kind="mergesort")[:VISITS]:
         if looks >= limit:
@@ -209,19 +208,18 @@ def _exchange_pair(state: _State, a: int, b: int, cells: np.ndarray, limit: int)
         for q in range(relief.size):
             row = state.asked[given, q]
             relief[q] = -ahead[row] - slopes[row]
+        # Cells that share rows with the given one come back for less, by their relief at most.
         most_relief = relief.sum()
         least, best = -_move(state, a, b, given, -1), -1
-        # Cells that share rows with the given one come back for less, by their relief at most.
-        for other in cheapest:
+        looks += taking.size
+        for other in range(taking.size):
             if back[other] + most_relief > least:
-                break
-            looks += 1
+                continue
             total = back[other]
             for q in range(relief.size):
                 if state.asked[taking[other], q] == state.asked[given, q]:
                     total += relief[q]
-            is_better = total < least or (total == least and 0 <= other < best)
-            if is_better and _is_feasible_exchange(state, a, b, given, taking[other]):
+            if total < least and _is_feasible_exchange(state, a, b, given, taking[other]):
                 least, best = total, other
         if best < 0:
             _move(state, a, b, given, 1)
@@ -231,7 +229,6 @@ def _exchange_pair(state: _State, a: int, b: int, cells: np.ndarray, limit: int)
         moves += 1
         ahead, slopes = _slopes(state.error, a, b, 1), _slopes(state.error, a, b, -1)
         back = _costs(slopes, state.asked, taking)
-        cheapest = np.argsort(back, kind="mergesort")
         looks += taking.size
     return moves, looks
 
