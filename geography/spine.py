@@ -116,7 +116,10 @@ def _nested_numbers(
         )
         combination = combine(categories, len(is_aian))
     if kind == "dhc":
-        prim = _prim(geography, rules)
+        if PRIM_COLUMN in geography.columns:
+            prim = pd.factorize(text_column(geography, PRIM_COLUMN), sort=True)[0].astype(np.int64)
+        else:
+            prim = mcd_or_place(geography, rules)
         area = aian_category(geography, rules).entity.astype(np.int64)
         keys["Prim"] = (codes.county, prim, branch)
         keys["Tract_Subset"] = (codes.tract, prim, area)
@@ -136,7 +139,9 @@ def _nested_numbers(
             if name == "Tract_Group" or rules.greedy_tract_subset_groups:
                 group = _greedy_groups(list(numbers.values()), item, combination, categories, rules)
             else:
-                group = _cut_groups_of_items(above, item, area, rules)
+                first = first_rows(item, int(item.max()) + 1)
+                cutoff, cut = rules.fanout_cutoff, rules.cut
+                group = cut_groups(above[first], area[first], cutoff, cut)[item]
             above = nest(above, group)
         elif name == "Block_Group" and kind in ("optimized", "dhc"):
             above = nest(above, cut_groups(above, combination, rules.fanout_cutoff, rules.cut))
@@ -144,21 +149,6 @@ def _nested_numbers(
             above = nest(above, *keys[name])
         numbers[name] = above
     return numbers
-
-
-def _prim(geography: pd.DataFrame, rules: SpineRules) -> np.ndarray:
-    """(n_blocks,) int64: equal numbers within a county for blocks of the same prim."""
-    if PRIM_COLUMN in geography.columns:
-        return pd.factorize(text_column(geography, PRIM_COLUMN), sort=True)[0].astype(np.int64)
-    return mcd_or_place(geography, rules)
-
-
-def _cut_groups_of_items(
-    above: np.ndarray, item: np.ndarray, combination: np.ndarray, rules: SpineRules
-) -> np.ndarray:
-    """(n_blocks,) int64: group of each block's item, where the combination is one per item."""
-    first = first_rows(item, int(item.max()) + 1)
-    return cut_groups(above[first], combination[first], rules.fanout_cutoff, rules.cut)[item]
 
 
 def _greedy_groups(

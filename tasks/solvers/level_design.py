@@ -182,17 +182,14 @@ class LevelErrors:
         distribution, whose deviation is sqrt(2) scales and whose margin log(20)."""
         return NORMAL_95 if self.power == 1 else math.log(20) / math.sqrt(2)
 
-    def level_of(self, name: str, where: str = "design") -> int:
-        """The place of a level, by its name or by this number; raises InputRefused for another.
-
-        `where` is the beginning of the message.
-        """
+    def level_of(self, name: str) -> int:
+        """The place of a level, by its name or by this number; raises InputRefused for another."""
         for level, own in self.names.items():
             if name in (own, str(level)):
                 return level
         known = ", ".join(f"{level} ({own})" for level, own in self.names.items())
         hint = did_you_mean(name, list(self.names.values()))
-        raise InputRefused(f"{where} {name}: name a measured level{hint}: {known}.")
+        raise InputRefused(f"design {name}: name a measured level{hint}: {known}.")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

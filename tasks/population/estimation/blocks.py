@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import TypeVar
 
@@ -49,6 +49,9 @@ them at the cost of their tracts, which no single move can repair.
 STATE_TURNS = (30, 30, 40, 10, 10), (30, 30, 40, 10, 10)
 """Weights of these tables once all counties of a state are made."""
 
+_DIGITS = 2, 5, 11, 12
+"""Digits of the codes of states, counties, tracts and block groups."""
+
 Record = TypeVar("Record", Persons, Households, Members)
 
 
@@ -57,14 +60,14 @@ class Blocks:
     """Released records of blocks in the order of their codes.
 
     person_starts, household_starts : (n_blocks + 1,) first record of each block.
-    areas : state, county, tract and block group of each block.
+    codes : (n_blocks,) as texts.
     """
 
     persons: Persons
     households: Households
     person_starts: np.ndarray
     household_starts: np.ndarray
-    areas: Sequence[Sequence[str]]
+    codes: np.ndarray
 
     def part(self, first: int, end: int) -> Blocks:
         """The blocks from the first one up to another."""
@@ -74,14 +77,17 @@ class Blocks:
             part_of(self.households, *starts[1][[0, -1]]),
             starts[0] - starts[0][0],
             starts[1] - starts[1][0],
-            self.areas[first:end],
+            self.codes[first:end],
         )
 
     def counties(self) -> list[tuple[int, int]]:
         """The first block of each county, and the one after its last."""
-        own = [areas[: COUNTY + 1] for areas in self.areas]
-        starts = [k for k in range(len(own)) if k == 0 or own[k] != own[k - 1]]
-        return list(zip(starts, [*starts[1:], len(own)], strict=True)) if own else []
+        starts = np.unique(self.areas(COUNTY), return_index=True)[1].tolist()
+        return list(pairwise([*starts, len(self.codes)]))
+
+    def areas(self, kind: int) -> np.ndarray:
+        """The code of the area of a kind that each block is in."""
+        return self.codes.astype(f"<U{_DIGITS[kind]}")
 
     def members(self, every: Members, first: int, end: int) -> Members:
         """The members of the households of some of the blocks, their units numbered from 0."""
@@ -90,11 +96,9 @@ class Blocks:
 
     def spans(self) -> Spans:
         """Where the blocks of a county begin, and their tracts and block groups."""
-        area = [
-            np.unique([areas[level] for areas in self.areas], return_inverse=True)[1]
-            for level in (TRACT, BLOCK_GROUP)
-        ]
-        numbers = np.stack([*area, np.arange(len(self.areas))])
+        kinds = (TRACT, BLOCK_GROUP)
+        area = [np.unique(self.areas(kind), return_inverse=True)[1] for kind in kinds]
+        numbers = np.stack([*area, np.arange(len(self.codes))])
         return Spans(self.person_starts, self.household_starts, numbers)
 
 
@@ -108,7 +112,7 @@ def populate_county(blocks: Blocks) -> Members:
     there are persons.
     """
     parts, larger = [], LargerBlocks()
-    for block in range(len(blocks.areas)):
+    for block in range(len(blocks.codes)):
         own = blocks.part(block, block + 1)
         if len(own.persons.age) or len(own.households.kind):
             parts.append(first_members(own.persons, own.households, larger))
@@ -123,8 +127,8 @@ def close_states(blocks: Blocks, made: Members) -> Members:
 
     Raises ValueError for households of an impossible type.
     """
-    counties, parts = blocks.counties(), list[Members]()
-    for _, extents in groupby(counties, key=lambda county: blocks.areas[county[0]][STATE]):
+    counties, states, parts = blocks.counties(), blocks.areas(STATE), list[Members]()
+    for _, extents in groupby(counties, key=lambda county: states[county[0]]):
         pairs = [(blocks.part(*own), blocks.members(made, *own)) for own in extents]
         more: Surplus = 0
         for own, members in pairs:
@@ -177,8 +181,6 @@ def join_members(parts: Sequence[Members], first: Sequence[int] | np.ndarray) ->
 
 
 _UNIVERSE, _RELEASED, _MADE = "population", "released", "made"
-_DIGITS = 2, 5, 11, 12
-"""Digits of the codes of states, counties, tracts and block groups."""
 _CHANGED = ("unit", "relationship", "age", "sex")
 """Columns of persons that a piece may change."""
 
@@ -216,13 +218,8 @@ def blocks_of(source: Released) -> Blocks:
         Households(*(levels[axis] for axis in (SEX, AGE, ORIGIN, RACE, ELDERLY, TENURE, TYPE))),
         person_starts,
         household_starts,
-        areas_of(source.blocks.tolist()),
+        source.blocks,
     )
-
-
-def areas_of(codes: Sequence[str]) -> list[tuple[str, ...]]:
-    """State, county, tract and block group of each block."""
-    return [tuple(code[:n] for n in _DIGITS) for code in codes]
 
 
 def released_file(run: RunDirectory, records: str) -> Path:
@@ -273,7 +270,7 @@ def read_piece(run: RunDirectory, piece: str) -> Blocks:
         Households(*(households[field.name].to_numpy() for field in fields(Households))),
         person_starts,
         household_starts,
-        areas_of(blocks.tolist()),
+        blocks,
     )
 
 

@@ -97,7 +97,7 @@ class ShardInput:
         if not with_held:
             declared = replace(declared, held=(), agreements=(), accompanied=None)
         units = shard_units(universe, shard)
-        held = ShardConstraints.read(
+        held = ShardConstraints(
             constraints_file(universe.run, *place),
             schema,
             held_invariants(declared, units),

@@ -47,9 +47,9 @@ class ExactTypes:
     answers: np.ndarray
 
 
-@dataclass(frozen=True, eq=False)
 class ShardConstraints:
-    """Constraints of a shard's geounits; see `estimation.problem.SiblingProblem`.
+    """Constraints of a shard's geounits, as read from their file; see
+    `estimation.problem.SiblingProblem`.
 
     type_of_cell : (n_cells,). lower, upper : (n, T). type_is_possible : (n, T) types that
     neither bounds nor held answers exclude: whatever a geounit can have, the one above can.
@@ -58,47 +58,48 @@ class ShardConstraints:
     shard's geounits.
     """
 
-    type_of_cell: np.ndarray
-    lower: np.ndarray
-    upper: np.ndarray
-    type_is_possible: np.ndarray
-    total: np.ndarray
-    group: np.ndarray
-    group_total: np.ndarray
-    rows: tuple[LinearRows, ...]
-
-    @classmethod
-    def read(
-        cls,
+    def __init__(
+        self,
         path: Path,
         schema: Schema,
         universe: Universe,
         geocode: np.ndarray,
         units: Mapping[str, tuple[LevelUnits, np.ndarray]],
         exact: ExactTypes | None = None,
-    ) -> ShardConstraints:
+    ) -> None:
         """From a constraints file; `units` has, by invariant, how its units relate to the shard's
         geounits, and their paths. Exact types replace the types of a single query.
         """
-        reading = _ConstraintReader(path, schema, universe, geocode, exact)
-        for held in sorted(universe.held, key=lambda one: not reading.is_of_types(one)):
-            reading.add_held(held)
-        reading.add_bounds()
-        reading.add_agreements()
-        type_is_possible = reading.upper > 0
+        self._path, self._schema, self._universe = path, schema, universe
+        self._found = read_constraints(path, geocode)
+        self._typed = typed_query(universe, schema)
+        query = marginal_query(schema, self._typed)
+        self.type_of_cell = query.row_of_cell if exact is None else exact.label
+        n = len(geocode)
+        self._every = np.arange(n)
+        self.lower = np.zeros((n, query.n_rows), dtype=np.int64)
+        self.upper = np.full((n, query.n_rows), NO_BOUND, dtype=np.int64)
+        self.total = np.full(n, -1, dtype=np.int64)
+        self.group = np.full(n, -1, dtype=np.int64)
+        self.group_total = np.zeros(0, dtype=np.int64)
+        self.rows: list[LinearRows] = []
+        self._is_exact = exact is not None
+        self._has_own_types = exact is None
+        if exact is not None:
+            self.lower, self.upper = exact.answers, exact.answers
+        self._agreeing = agreeing_types(universe.agreements, schema)
+        if self._agreeing is not None:
+            self.type_of_cell, self._has_own_types = self._agreeing.label, False
+            self.lower, self.upper = self._limits_of_types(self._agreeing)
+        for held in sorted(universe.held, key=lambda one: not self._is_of_types(one)):
+            self._add_held(held)
+        self._add_bounds()
+        self._add_agreements()
+        self.type_is_possible = self.upper > 0
         for invariant in universe.invariants:
-            reading.add_invariant(invariant, *units[invariant.name])
-        reading.add_relations()
-        return cls(
-            reading.label,
-            reading.lower,
-            reading.upper,
-            type_is_possible,
-            reading.total,
-            reading.group,
-            reading.group_total,
-            tuple(reading.rows),
-        )
+            self._add_invariant(invariant, *units[invariant.name])
+        self._add_relations()
+        del self._found  # It is large, and constraints of all shards of a geolevel may be held.
 
     def totals(self, start: int, stop: int) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Groups of the siblings `start` to `stop`, and the exact total of each; None without."""
@@ -149,71 +150,22 @@ class ShardConstraints:
                 found.append(LinearRows(rows.name, matrix, group, *bounds))
         return tuple(found)
 
-
-def sums_of_level(held: Sequence[ShardConstraints]) -> tuple[np.ndarray, np.ndarray] | None:
-    """The unit `(n,)` of every geounit of a geolevel, and the units' exact totals, where some are
-    in parts and all are known. The parts of a unit are siblings, and so of one shard.
-    """
-    units: list[np.ndarray] = []
-    totals: list[np.ndarray] = []
-    for part in held:
-        if part.known_sums is None:
-            return None
-        unit, of_unit = part.known_sums
-        units.append(unit + sum(map(len, totals)))
-        totals.append(of_unit)
-    return np.concatenate(units), np.concatenate(totals)
-
-
-class _ConstraintReader:
-    """The constraints of a file, sorted into bounds, totals and rows."""
-
-    def __init__(
-        self,
-        path: Path,
-        schema: Schema,
-        universe: Universe,
-        geocode: np.ndarray,
-        exact: ExactTypes | None,
-    ) -> None:
-        self.path, self.schema, self.universe = path, schema, universe
-        self.found = read_constraints(path, geocode)
-        self.typed = typed_query(universe, schema)
-        query = marginal_query(schema, self.typed)
-        self.label = query.row_of_cell if exact is None else exact.label
-        n = len(geocode)
-        self.every = np.arange(n)
-        self.lower = np.zeros((n, query.n_rows), dtype=np.int64)
-        self.upper = np.full((n, query.n_rows), NO_BOUND, dtype=np.int64)
-        self.total = np.full(n, -1, dtype=np.int64)
-        self.group = np.full(n, -1, dtype=np.int64)
-        self.group_total = np.zeros(0, dtype=np.int64)
-        self.rows: list[LinearRows] = []
-        self.is_exact = exact is not None
-        self.has_own_types = exact is None
-        if exact is not None:
-            self.lower, self.upper = exact.answers, exact.answers
-        self.agreeing = agreeing_types(universe.agreements, schema)
-        if self.agreeing is not None:
-            self.label, self.has_own_types = self.agreeing.label, False
-            self.lower, self.upper = self._limits_of_types(self.agreeing)
-
     def _limits_of_types(self, types: AgreeingTypes) -> tuple[np.ndarray, np.ndarray]:
         """Limits `(n, T)` on householders by answer, and on the other people; see
         `measurement.agreements`.
         """
-        n = len(self.every)
+        n = len(self._every)
         lower = np.zeros((n, types.n_types), dtype=np.int64)
         upper = np.full((n, types.n_types), NO_BOUND, dtype=np.int64)
         householders = np.zeros(n, dtype=np.int64)
         if types.householders is not None:
-            values = self.found[constraint_name(types.householders.name, "_lb"), ">="].values
+            values = self._found[constraint_name(types.householders.name, "_lb"), ">="].values
             of_types = slice(1, 1 + types.answers.size)
             lower[:, of_types] = upper[:, of_types] = values[:, types.answers]
             householders = values[:, types.answers].sum(axis=1)
         if types.sizes is not None:
             for side, ending, sign in ((lower, "_lb", ">="), (upper, "_ub", "<=")):
-                values = self.found[constraint_name(types.sizes.name, ending), sign].values
+                values = self._found[constraint_name(types.sizes.name, ending), sign].values
                 side[:, -1] = values[:, 0] - householders
         return lower, upper
 
@@ -225,7 +177,7 @@ class _ConstraintReader:
         """
         n_types = self.lower.shape[1]
         cells = np.zeros((n_types, n_rows + 1), dtype=np.int64)
-        np.add.at(cells, (self.label, np.minimum(label, n_rows)), 1)
+        np.add.at(cells, (self.type_of_cell, np.minimum(label, n_rows)), 1)
         meets = cells[:, :n_rows] > 0
         is_inside = meets & (cells.sum(axis=1, keepdims=True) == cells[:, :n_rows])
         is_open = (self.upper == NO_BOUND).astype(np.int64) @ meets > 0
@@ -239,21 +191,21 @@ class _ConstraintReader:
         """Bound the numbers of records of the types by further limits, each (n, T)."""
         self.lower, self.upper = np.maximum(self.lower, lower), np.minimum(self.upper, upper)
 
-    def is_of_types(self, held: Held) -> bool:
+    def _is_of_types(self, held: Held) -> bool:
         """Whether held answers are exact numbers of records of every type."""
-        return self.has_own_types and not held.where and held.query == self.typed != TOTAL
+        return self._has_own_types and not held.where and held.query == self._typed != TOTAL
 
-    def add_held(self, held: Held) -> None:
+    def _add_held(self, held: Held) -> None:
         """Answers of an earlier release, available for every geounit."""
-        own = self.found[constraint_name(held.name), "="]
-        if self.is_of_types(held):
+        own = self._found[constraint_name(held.name), "="]
+        if self._is_of_types(held):
             self._limit(own.values, own.values)
-            self.is_exact = True
+            self._is_exact = True
         elif held.query == TOTAL and not held.where:
             self.total = own.values[:, 0]
         else:
-            inside = self.schema.cells_where(held.where)
-            self._add_rows(held.name, held.query, inside, self.every, own.values, own.values)
+            inside = self._schema.cells_where(held.where)
+            self._add_rows(held.name, held.query, inside, self._every, own.values, own.values)
 
     def _add_rows(
         self,
@@ -267,56 +219,56 @@ class _ConstraintReader:
         """Rows of a query, on the cells `inside`; none where exact answers of the types decide
         them, which ingest has compared.
         """
-        asked = marginal_query(self.schema, query)
+        asked = marginal_query(self._schema, query)
         row = asked.row_of_cell
         label = row if inside is None else np.where(inside, row, row.max() + 1)
-        is_of_each = np.array_equal(group, self.every)
-        if self.agreeing is not None and is_of_each:
+        is_of_each = np.array_equal(group, self._every)
+        if self._agreeing is not None and is_of_each:
             if self._follows_from_types(label, asked.n_rows, lower, upper):
                 return
-        if not (self.is_exact and is_refined(label, self.label)):
+        if not (self._is_exact and is_refined(label, self.type_of_cell)):
             matrix = asked.matrix.astype(np.float64)
             if inside is not None:
                 matrix = sparse.csr_array(matrix.multiply(inside[None, :]))
             self.rows.append(LinearRows(name, matrix, group, lower, upper))
 
-    def add_bounds(self) -> None:
+    def _add_bounds(self) -> None:
         """Bounds on whole types; bounds on some cells of a type are rows."""
-        for bounded in self.universe.bounded_queries:
-            query, inside = bounded.query_in(self.schema), bounded.cells_in(self.schema)
-            of_lower, of_upper = bound_names(bounded, self.schema)
-            lower, upper = self.found.get((of_lower, ">=")), self.found.get((of_upper, "<="))
-            shape = len(self.every), query.n_rows
+        for bounded in self._universe.bounded_queries:
+            query, inside = bounded.query_in(self._schema), bounded.cells_in(self._schema)
+            of_lower, of_upper = bound_names(bounded, self._schema)
+            lower, upper = self._found.get((of_lower, ">=")), self._found.get((of_upper, "<="))
+            shape = len(self._every), query.n_rows
             low = np.zeros(shape, dtype=np.int64) if lower is None else lower.values
             high = np.full(shape, NO_BOUND, dtype=np.int64) if upper is None else upper.values
             aligned = None
-            if self.has_own_types and query.name == self.typed:
+            if self._has_own_types and query.name == self._typed:
                 aligned = aligned_rows(inside, query)
             if aligned is None:
                 name = bounded.bounds[0].name
-                self._add_rows(name, query.name, inside, self.every, low, high)
+                self._add_rows(name, query.name, inside, self._every, low, high)
                 continue
             is_aligned = np.isin(np.arange(query.n_rows), aligned)
             self._limit(np.where(is_aligned, low, 0), np.where(is_aligned, high, NO_BOUND))
 
-    def add_agreements(self) -> None:
+    def _add_agreements(self) -> None:
         """Least and most of answers that agree with an earlier universe."""
-        for agreement in self.universe.agreements if self.agreeing is None else ():
-            low = self.found[constraint_name(agreement.name, "_lb"), ">="].values
-            high = self.found[constraint_name(agreement.name, "_ub"), "<="].values
-            if self.has_own_types and agreement.query == self.typed:
+        for agreement in self._universe.agreements if self._agreeing is None else ():
+            low = self._found[constraint_name(agreement.name, "_lb"), ">="].values
+            high = self._found[constraint_name(agreement.name, "_ub"), "<="].values
+            if self._has_own_types and agreement.query == self._typed:
                 self._limit(low, high)
             else:
-                self._add_rows(agreement.name, agreement.query, None, self.every, low, high)
+                self._add_rows(agreement.name, agreement.query, None, self._every, low, high)
 
-    def add_invariant(self, invariant: Invariant, here: LevelUnits, paths: np.ndarray) -> None:
+    def _add_invariant(self, invariant: Invariant, here: LevelUnits, paths: np.ndarray) -> None:
         """Exact answers of geounits, and of units, by their paths, that are listed here: in parts,
         or all.
         """
         name = constraint_name(invariant.name)
-        own = self.found.get((name, "="))
+        own = self._found.get((name, "="))
         if invariant.above is not None:
-            own = self.found.get((constraint_name(invariant.above), "="))
+            own = self._found.get((constraint_name(invariant.above), "="))
         is_listed = (here.kind == PART) | ((invariant.above is not None) & (here.unit >= 0))
         listed = np.unique(here.unit[is_listed])
         position = np.full(len(paths) + 1, -1)
@@ -324,11 +276,11 @@ class _ConstraintReader:
         place = np.where(is_listed, position[here.unit], -1)
         of_units = np.zeros((0, 1), dtype=np.int64)
         if listed.size:
-            in_file = read_constraints(self.path, paths[listed]).get((name, "="))
+            in_file = read_constraints(self._path, paths[listed]).get((name, "="))
             if in_file is None:
                 return
             of_units = in_file.values
-        if marginal_query(self.schema, invariant.query).n_rows == 1:
+        if marginal_query(self._schema, invariant.query).n_rows == 1:
             self._add_total(invariant, own, place, of_units)
         else:
             self._add_answers(invariant, own, place, of_units)
@@ -350,23 +302,38 @@ class _ConstraintReader:
     ) -> None:
         """Exact answers of several rows: of the types' query as bounds, of others as rows."""
         name, query = invariant.name, invariant.query
-        if own is not None and self.has_own_types and invariant.query == self.typed:
+        if own is not None and self._has_own_types and invariant.query == self._typed:
             held = _constrained_mask(own)[:, None]
             self._limit(np.where(held, own.values, 0), np.where(held, own.values, NO_BOUND))
         elif own is not None:
-            whole = np.where(_constrained_mask(own), self.every, -1)
+            whole = np.where(_constrained_mask(own), self._every, -1)
             self._add_rows(name, query, None, whole, own.values, own.values)
         if of_parts.size:
             self._add_rows(name, query, None, place, of_parts, of_parts)
 
-    def add_relations(self) -> None:
+    def _add_relations(self) -> None:
         """Linear relations, as rows of one weighted sum."""
-        for relation in self.universe.relations:
-            value = self.found[constraint_name(relation.name), relation.sign].values
+        for relation in self._universe.relations:
+            value = self._found[constraint_name(relation.name), relation.sign].values
             low = value if relation.sign != "<=" else np.full_like(value, -NO_BOUND)
             high = value if relation.sign != ">=" else np.full_like(value, NO_BOUND)
             matrix = sparse.csr_array(relation.own[None, :].astype(np.float64))
-            self.rows.append(LinearRows(relation.name, matrix, self.every, low, high))
+            self.rows.append(LinearRows(relation.name, matrix, self._every, low, high))
+
+
+def sums_of_level(held: Sequence[ShardConstraints]) -> tuple[np.ndarray, np.ndarray] | None:
+    """The unit `(n,)` of every geounit of a geolevel, and the units' exact totals, where some are
+    in parts and all are known. The parts of a unit are siblings, and so of one shard.
+    """
+    units: list[np.ndarray] = []
+    totals: list[np.ndarray] = []
+    for part in held:
+        if part.known_sums is None:
+            return None
+        unit, of_unit = part.known_sums
+        units.append(unit + sum(map(len, totals)))
+        totals.append(of_unit)
+    return np.concatenate(units), np.concatenate(totals)
 
 
 def _constrained_mask(constraint: Constraint) -> np.ndarray:

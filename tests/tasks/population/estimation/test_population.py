@@ -47,7 +47,7 @@ class Census:
             self.households,
             self.person_starts,
             self.household_starts,
-            areas_of(len(self.person_starts) - 1),
+            codes_of(len(self.person_starts) - 1),
         )
 
     def populated(self) -> Members:
@@ -55,9 +55,9 @@ class Census:
         return close_states(blocks, populate_county(blocks))
 
 
-def areas_of(n_blocks: int) -> list[tuple[str, ...]]:
-    """State, county, tract and block group of each block; each tract has two blocks."""
-    return [("s", "c", f"t{block // 2}", f"g{block // 2}") for block in range(n_blocks)]
+def codes_of(n_blocks: int) -> np.ndarray:
+    """Codes of blocks of a county; each tract, and its block group, has two."""
+    return np.array([f"35001{block // 2:06d}1{block:04d}" for block in range(n_blocks)], dtype=str)
 
 
 def noisy_census(rng: np.random.Generator, n_blocks: int, most_units: int) -> Census:
@@ -208,7 +208,7 @@ def test_what_is_impossible_is_refused() -> None:
     none = np.array([0, 0])
     with pytest.raises(ValueError, match="cannot live in"):
         populate_county(
-            Blocks(census.persons, census.households, none, census.household_starts, areas_of(1))
+            Blocks(census.persons, census.households, none, census.household_starts, codes_of(1))
         )
 
 
