@@ -1,14 +1,14 @@
-"""Writing files so that a reader never sees half of one, replaced or written once; TOML and JSON.
+"""Read and write files of a run: replace a file in one step, write a file once, TOML and JSON.
 
-*Written once*, a file appears whole, and never replaces another. It is written under a name that
-readers ignore, flushed to disk, and given its final name by a hard link, which fails if the name is
-taken. If two workers write the same file, one names its own and both return the existing file. A
-writer keeps a lock on its file for as long as it runs, and the next worker on that file removes
-leftovers of killed workers.
+Readers never see half of a file. `replacing` replaces a file. `write_once` never does: it writes
+under a name that readers ignore, flushes the file to disk, and gives it its final name by a hard
+link, which fails if the name is taken. If two workers write the same file, the file of one is kept,
+and both return its path. A worker locks the file that it writes until it ends, so that the next
+worker can tell and remove the unfinished files of killed workers.
 
-A file that has to be recorded elsewhere before it may be seen (`Recording`) is written in a folder
-that is closed to others, with mode 0600. It gets its public name and mode when it is recorded; if
-its worker dies in between, from the next worker (`name_recorded`).
+A file that must be recorded in the ledger before others can read it (`Recording`) is written in a
+closed folder, with mode 0600. When it is recorded, it gets its public name and mode. If its worker
+dies before that, the next worker gives it the name (`name_recorded`).
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from ..pages.document import Document, to_html
 from .errors import InputRefused
 
 NOT_PRIVATE = "NOT PRIVATE"
-"""Stamp on the files of a run whose noise does not protect."""
+"""Stamp on the files of a run without protection."""
 
 STAMP_KEY = "spineflow"
 """Key of the stamp in the metadata of a Parquet file."""
 
 STAMP_FILE = f"{NOT_PRIVATE}.txt"
-"""File of a run directory, or of an export, that says why the run is not private."""
+"""Name of the file in a run directory, or an export, with the reason why it is not private."""
 
 TEMPORARY_SUFFIX = ".part"
 """Ending of the names under which files are written before they are published."""
@@ -55,7 +55,8 @@ Content = TypeVar("Content")
 def state_of_file(path: Path) -> FileState:
     """A file's present inode number, size and times.
 
-    No program can set the time at which an inode last changed, so no file can be altered unseen.
+    Programs can set a file's modification time, but not the time of its inode's last change, so
+    that every alteration shows.
     """
     status = path.stat()
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
@@ -64,15 +65,17 @@ def state_of_file(path: Path) -> FileState:
 def cache_unchanged(
     files: Callable[Arguments, Path | Iterable[Path]], *, at_most: int
 ) -> Callable[[Callable[Arguments, Content]], Callable[Arguments, Content]]:
-    """Cache a reader's results for its last `at_most` different arguments, as long as the `files`
-    of the arguments are unchanged. The arguments must be hashable.
+    """Cache a reader's results for its last `at_most` different arguments, which must be hashable.
+
+    `files` returns the files that the reader reads, given its arguments; a result is used as long
+    as these are unchanged.
 
     >>> @cache_unchanged(lambda path: path, at_most=4)
     ... def read_text(path: Path) -> str:
     ...     return path.read_text(encoding="utf-8")
     """
 
-    def decorated(read: Callable[Arguments, Content]) -> Callable[Arguments, Content]:
+    def decorator(read: Callable[Arguments, Content]) -> Callable[Arguments, Content]:
         @lru_cache(maxsize=at_most)
         def read_at(_states: object, *args: Any, **kwargs: Any) -> Content:
             return read(*args, **kwargs)
@@ -82,15 +85,15 @@ def cache_unchanged(
             found = files(*args, **kwargs)
             paths = [found] if isinstance(found, Path) else found
             states = tuple((path, state_of_file(path)) for path in paths)
-            return read_at(states, *args, **kwargs)  # type: ignore[arg-type]  # Hashable, as asked.
+            return read_at(states, *args, **kwargs)  # type: ignore[arg-type]  # They are hashable.
 
         return reader
 
-    return decorated
+    return decorator
 
 
 def read_record(path: Path, remedy: str = "put it back, or start a new run") -> Any:
-    """Content of a run's JSON file; raises InputRefused, with a remedy, for a damaged one."""
+    """Content of a run's JSON file; raises InputRefused with a remedy if it is damaged."""
     try:
         return json.loads(path.read_bytes())
     except (ValueError, RecursionError):
@@ -130,7 +133,7 @@ def sha256_of_file(path: Path) -> str:
 
 @contextmanager
 def locked(descriptor: int) -> Iterator[None]:
-    """Lock an open file or folder, which is closed at the end."""
+    """Lock an open file or folder during the block, and close it afterwards."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -159,13 +162,15 @@ def write_record(path: Path, content: object) -> None:
 
 
 def write_values(path: Path, record: Any) -> None:
-    """Write a dataclass as JSON that people can read too, fractions as texts."""
+    """Write a dataclass as JSON that people can read too; fractions are written as text."""
     write_text(path, json.dumps(asdict(record), indent=2, default=str) + "\n")
 
 
 def read_values(path: Path, kind: Callable[..., Content]) -> Content:
-    """The dataclass that `write_values` wrote, of a kind; raises InputRefused as `read_record`, and
-    for the form of another version."""
+    """Read a dataclass, of type `kind`, that `write_values` wrote.
+
+    Raises InputRefused if the file is damaged, or another version wrote it with other fields.
+    """
     try:
         content: Content = _reader_of(kind).validate_python(read_record(path))
     except ValidationError:
@@ -177,7 +182,7 @@ def read_values(path: Path, kind: Callable[..., Content]) -> Content:
 
 
 _reader_of: Callable[..., TypeAdapter[Any]] = lru_cache(TypeAdapter)
-"""Cached, since making one takes longer than a read."""
+"""Cached, since making a TypeAdapter takes longer than reading a file."""
 
 
 def write_page(path: Path, document: Document) -> Path:
@@ -196,10 +201,10 @@ UNFINISHED_SUFFIX = ".unpublished"
 
 @dataclass(frozen=True)
 class Recording:
-    """Recording of a file before others can read it.
+    """How a file is recorded before others can read it.
 
-    `record` is called with the file when it is whole and on disk. `folder`, which is closed to
-    others, holds it until it has its name; no two files share one.
+    folder : closed folder in which the file is written; files of one name need different folders.
+    record : called with the path of the complete file in that folder.
     """
 
     folder: Path
@@ -213,9 +218,10 @@ def write_once(
 ) -> Path:
     """Write a file through `write` and name it `path`, unless `path` exists already.
 
-    `write` is not called if the file exists. If another worker is first, this one's file is
-    dropped. Errors of `write` are passed on and nothing is left. Errors while the file is recorded
-    are passed on too; it then stays in its folder, since it may be recorded.
+    `write` is not called if `path` exists. If another worker names its file first, this worker's
+    file is deleted. If `write` raises, no file is left. If `recording.record` raises, the file
+    stays in its folder, since it may have been recorded.
+
     Returns `path`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -226,28 +232,28 @@ def write_once(
     if recording is not None:
         folder, mode = recording.folder, 0o600
         _make_closed(folder)
-    is_kept = False
+    may_be_recorded = False
     with _unfinished(path, folder, mode) as (hidden, file):
         try:
             write(file)
             _flush(file)
             if recording is not None:
                 sync(folder)
-                is_kept = True
+                may_be_recorded = True
                 recording.record(hidden)
                 _open_to_readers(file, path)
             _publish(file, hidden, path)
         finally:
-            if path.exists() or not is_kept:
+            if path.exists() or not may_be_recorded:
                 hidden.unlink(missing_ok=True)
     return path
 
 
 def name_recorded(path: Path, digest: str, folder: Path) -> bool:
-    """Name the file of this digest if a worker wrote it and died before it got its name.
+    """Give the recorded file with this digest its name, if its worker died before it did.
 
-    `folder` is the folder of its `Recording`; workers of earlier versions left it next to `path`.
-    Waits for a running worker. Returns whether `path` exists afterwards.
+    The file is in `folder`, the folder of its `Recording`, or next to `path`, where earlier
+    versions wrote it. Waits for a running worker. Returns whether `path` exists afterwards.
     """
     leftovers = [*_leftovers(path, folder), *_leftovers(path, path.parent)]
     for leftover in leftovers:
@@ -263,22 +269,23 @@ def name_recorded(path: Path, digest: str, folder: Path) -> bool:
 
 
 def discard_unfinished(path: Path, recording: Recording | None = None) -> None:
-    """Remove unfinished copies of this file left by workers that no longer run."""
+    """Remove the unfinished files that ended workers have left for `path`."""
     folders = [path.parent] if recording is None else [path.parent, recording.folder]
     _discard(leftover for folder in folders for leftover in _leftovers(path, folder))
 
 
 def discard_all_unfinished(folder: Path) -> None:
-    """Remove unfinished files anywhere below a folder left by workers that no longer run."""
+    """Remove all unfinished files below a folder that ended workers have left."""
     _discard(folder.rglob(f".*{UNFINISHED_SUFFIX}"))
 
 
 def _leftovers(path: Path, folder: Path) -> list[Path]:
-    """Unfinished files of `path` in a folder, by their names."""
+    """The unfinished files for `path` in a folder, found by their names."""
     return list(folder.glob(f".{glob.escape(path.name)}.*{UNFINISHED_SUFFIX}"))
 
 
 def _discard(leftovers: Iterable[Path]) -> None:
+    """Remove unfinished files, except those that a running worker has locked."""
     for leftover in leftovers:
         try:
             with leftover.open("rb") as file:
@@ -289,19 +296,19 @@ def _discard(leftovers: Iterable[Path]) -> None:
 
 
 def _open_to_readers(file: BinaryIO, path: Path) -> None:
-    """Give a file the read permissions of its final folder."""
+    """Give a file the read and write permissions of its final folder."""
     os.fchmod(file.fileno(), path.parent.stat().st_mode & 0o666)
 
 
 def _publish(file: BinaryIO, hidden: Path, path: Path) -> None:
-    """Give a file its final name, unless that is taken."""
+    """Give a file its final name, unless another file has it."""
     with suppress(FileExistsError):
         try:
             os.link(hidden, path)
         except FileExistsError:
             raise
         except OSError:
-            # The folders are on different file systems.
+            # The two folders are on different file systems: copy the file.
             with _unfinished(path, path.parent, 0o666) as (beside, copy):
                 file.seek(0)
                 shutil.copyfileobj(file, copy, 1 << 24)
@@ -321,8 +328,8 @@ def _flush(file: BinaryIO) -> None:
 
 @contextmanager
 def _unfinished(path: Path, folder: Path, mode: int) -> Iterator[tuple[Path, BinaryIO]]:
-    """A new locked file under a name that no reader looks for."""
-    while True:
+    """Yield the path of a new file under a name that readers ignore, and the file, locked."""
+    while True:  # Until the file is locked before another worker discards it as unfinished.
         hidden = folder / f".{path.name}.{secrets.token_hex(8)}{UNFINISHED_SUFFIX}"
         descriptor = os.open(hidden, os.O_CREAT | os.O_EXCL | os.O_RDWR, mode)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -334,8 +341,8 @@ def _unfinished(path: Path, folder: Path, mode: int) -> Iterator[tuple[Path, Bin
 
 
 def _make_closed(folder: Path) -> None:
-    """Make a folder, and missing ones above it, for this user alone."""
-    missing = [one for one in (folder, *folder.parents) if not one.is_dir()]
-    for one in reversed(missing):
+    """Make a folder and its missing parents, with mode 0700."""
+    missing = [each for each in (folder, *folder.parents) if not each.is_dir()]
+    for each in reversed(missing):
         with suppress(FileExistsError):
-            one.mkdir(mode=0o700)
+            each.mkdir(mode=0o700)

@@ -1,11 +1,11 @@
-"""Readers of the input tables: Parquet, delimited text with a header, text of fixed width.
+"""Readers of the input tables: Parquet, delimited and fixed-width text, databases.
 
-The format is recognised from the file's content. Every reader yields batches of the wanted
-columns as Arrow arrays (integers, floats, strings, or dictionaries of these), so that a file need
-not fit into memory; `tasks.tables.columns` brings them to one form. Fixed-width files are sliced
+A file's format is recognised from its content. Every reader yields batches of the selected columns
+as Arrow arrays (integers, floats, strings, or dictionaries of these), so that a file need not fit
+into memory; `tasks.tables.columns` converts all of them to one form. Fixed-width files are sliced
 as byte matrices, never line by line.
 
-Every fault of a file raises `UnreadableInput`, whose text has no byte of the file.
+A file that cannot be read raises `UnreadableInput`, whose message has no byte of the file.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Batch = Mapping[str, pa.Array]
 """Columns of some consecutive rows, by name."""
 
 DELIMITERS = tuple(SEPARATORS)
-_NAMED = "pipes, commas, tabs or semicolons"
+_DELIMITER_NAMES = "pipes, commas, tabs or semicolons"
 _BATCH_ROWS = 1 << 20
 _BLOCK_BYTES = 1 << 24
 _CODED_TEXT = pa.dictionary(pa.int32(), pa.string())
@@ -69,13 +69,14 @@ _FOREIGN = {
 
 @dataclass(frozen=True)
 class Selection:
-    """The requested columns of a table: the required ones, or all columns."""
+    """The requested columns of a table: the required ones, and with `with_others` all others."""
 
     required: tuple[str, ...]
     with_others: bool = False
 
     def choose(self, file: InputFile, present: Sequence[str]) -> list[str]:
-        """The columns to read among the present ones; refuses missing and repeated ones."""
+        """The columns to read of a file, given all that it has; refuses the file if a required one
+        is missing or occurs more than once."""
         for name in self.required:
             if name not in present:
                 remedy = "add this column, or correct the setting, such as area, that names it"
@@ -85,12 +86,12 @@ class Selection:
         wanted = list(self.required)
         if self.with_others:
             wanted += [name for name in dict.fromkeys(present) if name and name not in wanted]
-        times = Counter(present)
+        occurrences = Counter(present)
         for name in self.required:
-            if times[name] > 1:
+            if occurrences[name] > 1:
                 rule = f"the column {name} occurs more than once"
                 raise file.unreadable(rule, "keep one of them", column=name)
-        return [name for name in wanted if times[name] == 1]
+        return [name for name in wanted if occurrences[name] == 1]
 
 
 def read_batches(file: InputFile, selection: Selection) -> Iterator[Batch]:
@@ -107,8 +108,8 @@ def read_partitions(
 ) -> Iterator[tuple[int, Batch]]:
     """Yield the selected columns of a table in several files, batch by batch.
 
-    Each batch comes with the position of its file. Any of the files may have no rows, and so may a
-    `share` of the table. Raises `UnreadableInput` as `read_batches`, about the unreadable file.
+    Each batch comes with the position of its file in `files`. Single files, and a `share` of the
+    table, may have no rows, but not the whole table. Raises `UnreadableInput` as `read_batches`.
     """
     n_rows = 0
     for position, file in enumerate(files) if share is None else files_of_share(files, share):
@@ -127,20 +128,20 @@ def refuse_empty(files: Sequence[InputFile], n_rows: int) -> None:
 
 
 def _with_cells(file: InputFile, selection: Selection) -> Iterator[Batch]:
-    """The batches of one file, with columns of cells from its coordinates."""
+    """The batches of one file, with the grid cells computed from its coordinates as columns."""
     cells = {} if file.format is None else file.format.cells
-    made = {name: cells[name] for name in selection.required if name in cells}
-    if not made:
+    computed = {name: cells[name] for name in selection.required if name in cells}
+    if not computed:
         yield from _with_folders(file, selection)
         return
-    sources = [name for cell in made.values() for name in (cell.x, cell.y)]
-    own = [name for name in (*selection.required, *sources) if name not in made]
+    sources = [name for cell in computed.values() for name in (cell.x, cell.y)]
+    own = [name for name in (*selection.required, *sources) if name not in computed]
     for batch in _with_folders(file, Selection(tuple(dict.fromkeys(own)), selection.with_others)):
-        yield {**batch, **{name: cell.codes(batch) for name, cell in made.items()}}
+        yield {**batch, **{name: cell.codes(batch) for name, cell in computed.items()}}
 
 
 def _with_folders(file: InputFile, selection: Selection) -> Iterator[Batch]:
-    """The batches of one file, with the columns in the names of its folders."""
+    """The batches of one file, with columns for its folders' names, such as `sex=1`."""
     constant = {
         name: value
         for name, value in file.folders
@@ -160,7 +161,7 @@ def _with_folders(file: InputFile, selection: Selection) -> Iterator[Batch]:
 
 
 def _batches_of(file: InputFile, selection: Selection) -> Iterator[Batch]:
-    """The batches of one file, which may hold no rows."""
+    """The batches of the columns that a file itself has; it may have no rows."""
     if is_database(file.path):
         yield from _read_database(file, selection)
         return
@@ -177,11 +178,11 @@ def _batches_of(file: InputFile, selection: Selection) -> Iterator[Batch]:
                 remedy = "save the table as Parquet or as CSV in UTF-8"
                 raise file.unreadable(f"the file is {kind}, which is not read", remedy)
         if head == PARQUET_MAGIC:
-            # A local file is read by Arrow's own threads, which a Python file would hold up.
+            # From a path, Arrow reads with its own threads; a Python stream would slow these down.
             source = stream if is_url(file.path) else file.path
             batches = _read_parquet(file, source, selection)
         elif unpacked.startswith(PARQUET_MAGIC):
-            # Parquet is read from its end, so that it cannot be unpacked on the way.
+            # Parquet is read from its end, so that a gzipped file must be unpacked as a whole.
             batches = _read_parquet(file, BytesIO(gunzip(file, stream)), selection)
         elif file.path.lower().endswith(".parquet"):
             raise _damaged_parquet(file)
@@ -224,13 +225,13 @@ def _read_database(file: InputFile, selection: Selection) -> Iterator[Batch]:
 
 
 def _stored_columns(file: InputFile, schema: pa.Schema, selection: Selection) -> dict[str, str]:
-    """The columns to read of a typed table, by requested name."""
+    """The names that a typed table gives to the columns to read, by the requested names."""
     names = [normalize("NFC", name) for name in schema.names]
-    # Further columns of bytes or times, such as shapes, are not read.
+    # Bytes, times and booleans are read in required columns alone; shapes, for example, are not.
     readable = {
         name
         for name, kind in zip(names, schema.types, strict=True)
-        if _is_supported(kind) or (name in selection.required and _is_made_text(kind))
+        if _is_supported(kind) or (name in selection.required and _becomes_text(kind))
     }
     columns = [name for name in selection.choose(file, names) if name in readable]
     for name in selection.required:
@@ -252,29 +253,29 @@ def _type_columns(file: InputFile, stored: Mapping[str, str], batch: pa.RecordBa
 
 
 def _to_texts(file: InputFile, name: str, column: pa.Array) -> pa.Array:
-    """Days as texts such as 2021-03-21, truth values as true and false, bytes as UTF-8, small
-    decimals as large ones; any other column as it is.
+    """Convert dates to text such as 2021-03-21, booleans to True and False, bytes to UTF-8 text,
+    and small decimals to large ones; any other column is returned unchanged.
     """
     kind = column.type
     if pa.types.is_dictionary(kind):
         values = _to_texts(file, name, column.dictionary)
         return pa.DictionaryArray.from_arrays(column.indices, values)
     if pa.types.is_timestamp(kind):
-        # Days are in the zone that the column names.
-        is_plain, what = kind.tz in (None, "UTC"), "holds times of day"
+        # Dates are those of the column's time zone.
+        is_utc, fault = kind.tz in (None, "UTC"), "holds times of day"
         try:
-            local = column.cast(pa.timestamp(kind.unit)) if is_plain else pc.local_timestamp(column)
+            local = column.cast(pa.timestamp(kind.unit)) if is_utc else pc.local_timestamp(column)
         except pa.ArrowInvalid:
-            local, what = None, "names a time zone that is not known here"
+            local, fault = None, "names a time zone that is not known here"
         days = None if local is None else local.cast(pa.date32(), safe=False)
         if days is None or pc.all(pc.equal(days.cast(local.type), local)).as_py() is False:
-            rule = f"the column {name} is of type {kind} and {what}"
+            rule = f"the column {name} is of type {kind} and {fault}"
             raise file.unreadable(rule, "write it as days, or as text", column=name)
         return days.cast(pa.string())
     if pa.types.is_date(kind):
         return column.cast(pa.date32()).cast(pa.string())
     if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
-        # Arrow casts no others to integers.
+        # Arrow casts only decimals of 128 bits or more to integers.
         return column.cast(pa.decimal128(38, kind.scale))
     if pa.types.is_boolean(kind):
         return pc.if_else(column, "True", "False")
@@ -291,8 +292,8 @@ def _value_type(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def _is_made_text(kind: pa.DataType) -> bool:
-    """Whether a requested column becomes text."""
+def _becomes_text(kind: pa.DataType) -> bool:
+    """Whether `_to_texts` converts a required column of this type to text."""
     kind = _value_type(kind)
     return (
         pa.types.is_date(kind)
@@ -312,18 +313,18 @@ def _is_binary(kind: pa.DataType) -> bool:
 
 
 def _to_integers(file: InputFile, name: str, column: pa.Array) -> pa.Array:
-    """Decimals, as databases write numbers, converted to integers."""
+    """Convert decimals, the type of numbers in databases, to integers."""
     if not pa.types.is_decimal(column.type):
         return column
     try:
         return column.cast(pa.int64())
-    except pa.ArrowInvalid:  # Whose text quotes the value.
-        rule = f"the column {name} holds decimals that are no whole numbers of up to 18 digits"
+    except pa.ArrowInvalid:  # Its message quotes the value.
+        rule = f"the column {name} holds decimals that are not integers of up to 18 digits"
         raise file.unreadable(rule, "write it as integers", column=name) from None
 
 
 def _check_utf8(file: InputFile, name: str, column: pa.Array) -> None:
-    """Refuse texts that are not UTF-8, which Arrow reads from a Parquet file unchecked."""
+    """Refuse text that is not UTF-8, since Arrow does not check the text of Parquet files."""
     try:
         column.validate(full=True)
     except pa.ArrowInvalid:
@@ -367,7 +368,7 @@ def _read_text(file: InputFile, stream: ByteStream, selection: Selection) -> Ite
         return _read_delimited(file, text, selection)
     if layout.line_length is None:
         rule = f"the first line is not a header with the {layout.column_names} column names"
-        raise file.unreadable(rule, f"add that header, separated by {_NAMED}")
+        raise file.unreadable(rule, f"add that header, separated by {_DELIMITER_NAMES}")
     return _read_fixed_width(file, text, selection)
 
 
@@ -386,7 +387,7 @@ def _header(
     if len(headers[delimiter]) < 2 or not known.intersection(headers[delimiter]):
         raise file.unreadable(
             f"the header is not the {layout.column_names} column names separated by "
-            f"{_NAMED if declared is None else SEPARATORS.get(declared, repr(declared))}",
+            f"{_DELIMITER_NAMES if declared is None else SEPARATORS.get(declared, repr(declared))}",
             "write the column names on the first line, separated like the rows",
         )
     return delimiter, headers[delimiter]
@@ -412,15 +413,15 @@ def _read_delimited(
         n_ragged += 1
         return "skip"
 
-    # Arrow knows columns by name, and unread ones may be unnamed or repeated.
-    known = [name if name in columns else f"unread {at}" for at, name in enumerate(names)]
+    # Arrow needs distinct names, but columns that are not read may have none, or the same.
+    unique_names = [name if name in columns else f"unread {at}" for at, name in enumerate(names)]
     kinds = {name: layout.field(name).kind for name in columns}
     types = {n: pa.string() if kind == "key" else _CODED_TEXT for n, kind in kinds.items()}
     n_rows = 0
     try:
         reader = pacsv.open_csv(
             text,
-            pacsv.ReadOptions(column_names=known, block_size=_BLOCK_BYTES),
+            pacsv.ReadOptions(column_names=unique_names, block_size=_BLOCK_BYTES),
             pacsv.ParseOptions(delimiter=delimiter, invalid_row_handler=skip_ragged),
             pacsv.ConvertOptions(include_columns=columns, column_types=types, check_utf8=False),
         )
@@ -446,7 +447,7 @@ def _read_fixed_width(
 ) -> Iterator[Batch]:
     layout = file.columns
     line_length = layout.line_length
-    assert line_length is not None, "others are read as delimited"
+    assert line_length is not None, "a layout without a line length is delimited"
     placed = [field.name for field in layout.fields if field.place]
     columns = selection.choose(file, placed)
     wrong_length = (
@@ -485,9 +486,9 @@ def _read_fixed_width(
 
 
 def _slice(lines: np.ndarray, layout: TableLayout, name: str) -> pa.Array:
-    """One column of a `(n_lines, record_length)` matrix of bytes, as strings."""
+    """One column, as strings, of lines with their ends as bytes `(n_lines, line_length + 1)`."""
     entry = layout.field(name)
-    assert entry.place is not None, "others are not chosen"
+    assert entry.place is not None, "only columns with a place are selected"
     start, end = entry.place
     characters = np.ascontiguousarray(lines[:, start:end])
     values = pa.FixedSizeBinaryArray.from_buffers(

@@ -149,7 +149,7 @@ def test_types_of_parquet_are_read_as_text_writes_them(tmp_path: Path, column, t
             pa.array([datetime(1990, 1, 31)], pa.timestamp("s", "Mars/Base")),
             "zone that is not known",
         ),
-        (pa.array([Decimal("0.5")], pa.decimal32(5, 2)), "decimals that are no whole numbers"),
+        (pa.array([Decimal("0.5")], pa.decimal32(5, 2)), "decimals that are not integers"),
         (pa.array([b"\xff"]), "not UTF-8"),
         (pa.array([[1]]), "neither integers nor strings but of type list"),
     ],

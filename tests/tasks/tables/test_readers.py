@@ -273,7 +273,7 @@ def test_other_decimals_are_refused_without_their_value(content, tmp_path):
     as_decimals(path, 2, half=True)
     with pytest.raises(UnreadableInput) as refused:
         read(path)
-    words = "MAFID holds decimals that are no whole numbers of up to 18 digits"
+    words = "MAFID holds decimals that are not integers of up to 18 digits"
     assert words in str(refused.value)
     assert "0.5" not in str(refused.value)
 
