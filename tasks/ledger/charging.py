@@ -46,9 +46,11 @@ from .store import Ledger, ledger_at, open_ledger, reading, value_of
 
 @dataclass(frozen=True)
 class FileDraw:
-    """Draws the noise of the file at `path`, and records the file before others can read it.
+    """The right to draw the noise of one file, and to publish the file.
 
-    `recording` is passed to `write_once`; None without a ledger.
+    path : the file.
+    noise : draws the noise.
+    recording : records the file in the ledger before others can read it; None without a ledger.
     """
 
     path: Path
@@ -61,8 +63,10 @@ class FileDraw:
         batches: Iterable[pa.RecordBatch],
         row_group_size: int | None = None,
     ) -> Path:
-        """Write rows of noisy answers to the file, and return its path. If the file exists, it
-        stays and `batches` is not read: an iterator that draws noise then draws none.
+        """Write rows of noisy answers to the file, and return its path.
+
+        If the file exists, it is unchanged, and `batches` is not read, so that an iterator that
+        would draw noise draws none.
         """
         return write_parquet_once(
             self.path,
@@ -83,18 +87,20 @@ def charge_draws(
     truth: Iterable[Path],
     files: Iterable[Path],
 ) -> None:
-    """Enter a run's draws in the ledger, and check existing measurements against it.
+    """Charge a run's draws to the ledger, and compare existing measurements with the ledger.
 
-    A run that was charged before is not charged again. Runs that are not private are not recorded.
+    A run that was charged before is not charged again. A run that is not private is not charged.
 
     Args:
+        draws: The draws to charge.
         inputs: Digests of the people of the input, by kind (`tasks.ledger.identity`).
         decided_by: Public files that decide the draws: spine, plan, parameters.
         truth: Confidential files that are measured; missing ones are ignored.
-        files: Files of noisy measurements, existing or not. The ledger must know every existing
-            one, and every one that it knows must exist.
+        files: Files of noisy measurements, existing or not. Every file that exists must be recorded
+            in the ledger, and every recorded file must exist.
 
-    Raises BudgetRefused before any noise is drawn.
+    Raises BudgetRefused, before any noise is drawn, if the charge is refused or a measurement is
+    missing or altered.
     """
     if not settings.is_private:
         return
@@ -105,9 +111,9 @@ def charge_draws(
     if not was_charged and settings.input.confidential:
         list_ledger(ledger.path)
     with lock_list():
-        further: list[InputDigest] = []
+        digests_elsewhere: list[InputDigest] = []
         if not is_charged(ledger, manifest["run_id"]):
-            further = refuse_known_elsewhere(run, settings, ledger, inputs)
+            digests_elsewhere = refuse_known_elsewhere(run, settings, ledger, inputs)
         charge(
             ledger,
             dataset=settings.privacy.dataset,
@@ -118,24 +124,26 @@ def charge_draws(
             files=charged | truth_digests(run, ledger, [path for path in truth if path.exists()]),
             directory=(identity_of(run), str(run.root)),
             must_be_charged=was_charged,
-            further_inputs=further,
+            further_inputs=digests_elsewhere,
         )
     write_charged(run, charged)
     _compare_with_ledger(run, settings, files)
 
 
 def truth_digests(run: RunDirectory, ledger: Ledger, files: Iterable[Path]) -> dict[str, str]:
-    """Digests of confidential files of a run by name, under the key of its charge."""
+    """Digests of a run's confidential files, by name, keyed with the key of its charge."""
     key = ledger.key_of_run(run.read_manifest()["run_id"])
     return {path.relative_to(run.root).as_posix(): file_digest(path, key) for path in files}
 
 
 def is_settled(run: RunDirectory, settings: ProductSettings, files: Sequence[Path]) -> bool:
-    """Whether the manifest has all of these files, so that neither a charge nor input is needed.
+    """Whether all of these files are measured, so that the run needs no charge and no input.
 
-    A run that was killed while measuring is charged again, at no cost. Raises, unless the run is
-    released, BudgetRefused if a file differs from the one in the ledger, and InputRefused if a
-    file that decides the draws was edited.
+    That is so if they exist and are in the manifest, or the run is released. A run that was killed
+    while measuring is not settled: it is charged again, at no cost.
+
+    Raises, unless the run is released, BudgetRefused if a file differs from the one in the ledger,
+    and InputRefused if a file that decides the draws was edited.
     """
     if not all(path.exists() for path in files):
         return False
@@ -154,8 +162,8 @@ def is_settled(run: RunDirectory, settings: ProductSettings, files: Sequence[Pat
 def refuse_unlike_ledger(run: RunDirectory, settings: ProductSettings) -> None:
     """Raise InputRefused if a file that decides the draws differs from its digest in the ledger.
 
-    A run without a ledger, since it draws no noise or is released and its ledger is gone, is
-    compared with its own records.
+    The files are compared with the run's own record of these digests if the run draws no charged
+    noise, or if the run is released and its ledger is gone.
     """
     run.refuse_edited_settings()
     charged = None
@@ -171,8 +179,8 @@ def _compare_with_ledger(
 ) -> None:
     """Compare the files of noisy measurements with the ledger.
 
-    A recorded file that a killed worker left without its name gets the name. Raises BudgetRefused
-    for a file that is missing, or differs from the published one.
+    If a worker was killed after it recorded a file and before it named it, the file gets its name.
+    Raises BudgetRefused for a file that is missing, or differs from the published one.
     """
     ledger, run_id = ledger_at(Path(settings.privacy.ledger)), run.read_manifest()["run_id"]
     names = {path.relative_to(run.root).as_posix(): path for path in files}
@@ -185,15 +193,15 @@ def _compare_with_ledger(
 
 
 def warnings_of(settings: ProductSettings) -> list[str]:
-    """Warnings before a run is charged: a dataset has no cap, or a ledger cannot be searched for
-    the run's people. Raises as `first_run_notice`.
+    """Warnings before a run is charged: its dataset has no cap, or a ledger in the machine's list
+    cannot be searched for the people of the input. Raises as `missing_cap_warning`.
     """
-    notice = first_run_notice(settings)
-    return [*([] if notice is None else [notice]), *unasked_ledgers(settings)]
+    warning = missing_cap_warning(settings)
+    return [*([] if warning is None else [warning]), *unasked_ledgers(settings)]
 
 
-def first_run_notice(settings: ProductSettings) -> str | None:
-    """Notice before the first run on a dataset without a cap, or None.
+def missing_cap_warning(settings: ProductSettings) -> str | None:
+    """Warning before the first run on a dataset that has no cap, or no ledger yet; else None.
 
     Raises BudgetRefused if the ledger's folder does not exist, or the ledger is unusable.
     """
@@ -207,7 +215,7 @@ def first_run_notice(settings: ProductSettings) -> str | None:
         )
     if not ledger.path.exists():
         if ledger.key_path.exists():
-            return None  # Opening it reports the missing ledger.
+            return None  # The ledger is missing; opening it raises the error.
         return (
             f"there is no ledger {ledger.path}: this run makes it, and dataset {dataset!r} has no "
             "cap in it; an office sets caps before the first run, with "
@@ -236,20 +244,20 @@ def single_draw(
     seeds: Sequence[str] = (),
     reads: Sequence[Path] = (),
 ) -> Iterator[FileDraw]:
-    """The block draws the noise of one file and publishes it, under the run's charge for `draw`.
+    """Claim the file at `path`; in the block, the caller draws its noise and publishes it.
 
-    If a worker died after recording the file and before naming it, the file is named first, and
-    publishing in the block does nothing.
+    If a worker died after it recorded the file and before it named it, the file gets its name
+    before the block, and publishing in the block does nothing.
 
     Args:
+        draw: Name of the draw that was charged.
         truth: Confidential files that are measured.
-        seeds: Key of the draw where the settings fix a seed.
+        seeds: Key from which, with the seed of the settings, the noise follows if a seed is set.
         reads: Published files of the run that decide the draw.
 
-    Raises BudgetRefused, before the block, if the run has published the file and it is missing or
-    replaced, if the ledger has no charge for it or a charge for other people, or if another
-    directory draws for the run; InputRefused if a file that decides the draws has changed since the
-    charge.
+    Raises BudgetRefused before the block if the file was published and is missing or replaced; if
+    the ledger has no charge for the draw, or one for other people; or if the run draws in another
+    directory. Raises InputRefused if a file that decides the draws has changed since the charge.
     """
     if not settings.is_private:
         uncharged = UnchargedNoise(random_choice_source(settings, *seeds))
@@ -284,8 +292,10 @@ def single_draw(
 
 
 def random_choice_source(settings: ProductSettings, *key: str) -> RandomSource:
-    """Random bits for choices other than noise, such as truncation of records, and for the noise
-    of runs that are not private. If the settings have a seed, it and `key` determine the bits."""
+    """Source of random bits for uncharged noise, and for choices such as truncation of records.
+
+    If the settings have a seed, the seed and `key` determine the bits.
+    """
     if settings.privacy.seed is not None:
         return SeededRandom(settings.privacy.seed, *key)
     return SystemRandom()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..ledger.accounting import ZCDP, Guarantee
 from ..ledger.caps import caps_of, check_caps
-from ..ledger.charging import first_run_notice
+from ..ledger.charging import missing_cap_warning
 from ..ledger.spending import Spending, SpentDraw, spending_of
 from ..ledger.store import ledger_at, open_ledger, reading
 from ..pages.numbers import format_rho
@@ -47,7 +47,7 @@ def new_charge(asked: Product, settings: ProductSettings) -> Iterator[str]:
     )
     for plan in plans.values():
         yield from explain_charges(plan)
-    notice = first_run_notice(settings)
+    notice = missing_cap_warning(settings)
     if notice is not None:
         yield f"{notice[0].upper()}{notice[1:]}."
     if not ledger.path.exists():

@@ -14,8 +14,8 @@ from spineflow.tasks.ledger.accounting import BOUNDED, ZCDP, Guarantee
 from spineflow.tasks.ledger.caps import Caps, set_caps, summary
 from spineflow.tasks.ledger.charging import (
     charge_draws,
-    first_run_notice,
     is_settled,
+    missing_cap_warning,
     refuse_unlike_ledger,
     single_draw,
 )
@@ -427,18 +427,18 @@ def test_people_whose_digests_were_deleted_are_not_measured(run: RunDirectory, s
 
 def test_a_first_run_without_a_cap_says_so(settings) -> None:
     path = Path(settings.privacy.ledger)
-    assert "there is no ledger" in first_run_notice(settings)
+    assert "there is no ledger" in missing_cap_warning(settings)
     assert not path.exists()
     ledger = open_ledger(path)
-    assert "dataset 'county' has no cap" in first_run_notice(settings)
+    assert "dataset 'county' has no cap" in missing_cap_warning(settings)
     set_caps(ledger, None, Caps(Fraction(5)))
-    assert first_run_notice(settings) is None
+    assert missing_cap_warning(settings) is None
 
 
 def test_a_ledger_without_a_folder_is_refused(settings, tmp_path: Path) -> None:
     privacy = settings.privacy.model_copy(update={"ledger": str(tmp_path / "none" / "ledger.db")})
     with pytest.raises(BudgetRefused, match="folder of the ledger .* does not exist"):
-        first_run_notice(settings.model_copy(update={"privacy": privacy}))
+        missing_cap_warning(settings.model_copy(update={"privacy": privacy}))
 
 
 def new_run(tmp_path: Path) -> RunDirectory:
