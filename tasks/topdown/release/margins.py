@@ -236,7 +236,7 @@ def keep_posteriors(run: RunDirectory, settings: TopdownSettings) -> Path:
     """Store the estimates that the pieces of the margins need, from the measurements alone, or the
     reason for their absence; returns their folder.
     """
-    for universes in tables_of_run(run, settings).together:
+    for universes in tables_of_run(run, settings).universe_groups:
         levels = {name: RunLevels.read(run, settings, name) for name in universes}
         if not _left_out(run, levels):
             for name in universes:
@@ -274,7 +274,7 @@ def write_margins(run: RunDirectory, settings: TopdownSettings) -> list[Path]:
     whose estimates would not fit in memory gets none, and the run records the reason. Universes in
     the same tables get margins together or not at all; others are taken one after the other.
     """
-    for universes in tables_of_run(run, settings).together:
+    for universes in tables_of_run(run, settings).universe_groups:
         left = [
             piece
             for piece in pieces(run, settings)
@@ -315,8 +315,9 @@ def _universes_of(
 def _due(run: RunDirectory, settings: TopdownSettings) -> list[MarginPiece]:
     """The pieces of the finished margins, without universes in the same tables where one of them
     has no margins."""
-    none, together = universes_without_margins(run, settings), tables_of_run(run, settings).together
-    without = {name for group in together if not none.keys().isdisjoint(group) for name in group}
+    none = universes_without_margins(run, settings)
+    groups = tables_of_run(run, settings).universe_groups
+    without = {name for group in groups if not none.keys().isdisjoint(group) for name in group}
     return [
         piece
         for piece in pieces(run, settings)

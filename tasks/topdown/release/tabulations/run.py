@@ -1,17 +1,16 @@
-"""The tables of a run: from its estimates and public geography to its release.
+"""Write the tables of a release, and their margins: an interval for every count.
 
-A census that declares summary levels has a table for each, with the variables of all universes; any
-other has the tables that it declares by name, a file for each, with its levels.
+Tables are sums of a run's estimates over areas of its public geography. A census that declares
+summary levels has a table for each level, with the variables of all universes. Any other census has
+the tables that it declares by name, each with its levels.
 
-Margins of published cells: an interval for every count of the tables of a release.
+The margins of a table are in `tables/<file>_margins.parquet` and `.csv`, with the rows of the table
+in its order. For the redistricting tables every variable has two columns, such as P0010001_LOWER
+and P0010001_UPPER; a declared table, whose answers are rows, has columns `lower` and `upper`.
 
-`tables/<file>_margins.parquet` and `.csv` accompany a table and have its rows in its order. For the
-redistricting tables every variable has two columns, such as P0010001_LOWER and P0010001_UPPER; for
-a declared table, whose answers are rows, they are `lower` and `upper`.
-
-An interval holds the truth with a probability of 90 % at least. It is the bounded kind of
-`tasks.topdown.intervals.intervals`: from all noisy measurements, the declarations, and the fact
-that counts are not negative. It is no interval around the published count, which may lie outside.
+An interval contains the true count with a probability of at least 90 %. It follows from all noisy
+measurements, the declarations and the fact that counts are not negative, not from the published
+count, which may lie outside (the bounded intervals of `tasks.topdown.intervals.intervals`).
 """
 
 from __future__ import annotations
@@ -58,32 +57,34 @@ from .tables import (
 )
 
 MARGIN_LEVEL = 0.9
-"""Probability with which a margin's interval holds the truth, as usual for margins of error."""
+"""Least probability that an interval contains the true count, usual for margins of error."""
 SUFFIX = "_margins"
+"""Ending of the names of files of margins."""
 LOWER, UPPER = "lower", "upper"
 
 
 def write_table_margins(
     settings: TopdownSettings,
-    found: Mapping[str, RunPosterior],
+    posteriors: Mapping[str, RunPosterior],
     geography: pd.DataFrame,
     directory: Path,
     level: SummaryLevelDeclaration,
 ) -> WrittenFiles:
     """Write the margins of the redistricting tables of a summary level below `directory`.
 
-    `found` has the posterior of each universe, in the order of the tables.
+    `posteriors` are those of the universes, in the order of their variables in the table.
     """
-    # Uninhabitable blocks are on no spine.
-    blocks, of_level = pd.Index(geography["block_geocode"]), entities_of(geography, level)
+    blocks, level_entities = pd.Index(geography["block_geocode"]), entities_of(geography, level)
     variables, answers = list[str](), []
-    for name, own in found.items():
-        schema = settings.schema_of(name)
+    for universe, posterior in posteriors.items():
+        schema = settings.schema_of(universe)
         variables += variables_of(schema)
-        cells = PublishedCells(own, sparse.csr_array(variable_matrix(schema).T))
-        row = blocks.get_indexer(own.spine.block_geocode)
-        answers.append(cells.of_areas(_areas(of_level.block_entity[row], len(of_level))))
-    columns = entity_columns(of_level)
+        cells = PublishedCells(posterior, sparse.csr_array(variable_matrix(schema).T))
+        # The geography also has uninhabitable blocks, which are not on the spine.
+        row = blocks.get_indexer(posterior.spine.block_geocode)
+        areas = _areas(level_entities.block_entity[row], len(level_entities))
+        answers.append(cells.of_areas(areas))
+    columns = entity_columns(level_entities)
     kinds = {name: column.type for name, column in columns.items()}
     kinds |= dict.fromkeys(_end_columns(variables), pa.int64())
     batches = _table_batches(columns, variables, answers)
@@ -96,12 +97,12 @@ def _table_batches(
     variables: Sequence[str],
     answers: Sequence[Iterator[tuple[int, CellAnswers]]],
 ) -> Iterator[dict[str, pa.Array]]:
-    """Runs of entities, from the answers of each universe to them."""
-    for parts in zip(*answers, strict=True):
-        (start, first), *_ = parts
+    """The rows of some consecutive entities at a time, from the answers of each universe."""
+    for batch in zip(*answers, strict=True):
+        (start, first), *_ = batch
         n = len(first.estimate)
         codes = {name: column.slice(start, n) for name, column in columns.items()}
-        yield codes | _variable_columns(variables, [part for _, part in parts])
+        yield codes | _variable_columns(variables, [part for _, part in batch])
 
 
 def _variable_columns(
@@ -112,58 +113,59 @@ def _variable_columns(
     for part in parts:
         interval = part.intervals(MARGIN_LEVEL)
         ends = interval.bounded_lower, interval.bounded_upper
-        # A column of a table is a row here: copied once, read in a row.
-        lower, upper, is_null = (np.ascontiguousarray(kind.T) for kind in (*ends, ~part.is_known))
-        for place, nulls in enumerate(is_null):
-            mask = nulls if nulls.any() else None  # Arrow is slow with an empty mask.
-            columns += [pa.array(end[place], mask=mask) for end in (lower, upper)]
+        # Transposed, a variable is a row, and contiguous.
+        lower, upper, is_null = (np.ascontiguousarray(each.T) for each in (*ends, ~part.is_known))
+        for variable, nulls in enumerate(is_null):
+            mask = nulls if nulls.any() else None  # Arrow is slow with a mask without nulls.
+            columns += [pa.array(end[variable], mask=mask) for end in (lower, upper)]
     return dict(zip(_end_columns(variables), columns, strict=True))
 
 
 def _end_columns(variables: Sequence[str]) -> list[str]:
+    """Names of the columns of the lower and the upper end of every variable."""
     return [f"{name}_{end.upper()}" for name in variables for end in (LOWER, UPPER)]
 
 
 def write_declared_margins(
     settings: TopdownSettings,
     table: TableDeclaration,
-    found: RunPosterior,
+    posterior: RunPosterior,
     areas: pd.DataFrame,
     directory: Path,
 ) -> WrittenFiles:
     """Write the margins of one declared table, from the posterior of its universe."""
-    asked, declared = TableAnswers.of(settings, table), settings.compiled_census.geography
-    kinds = asked.kinds | {LOWER: pa.int64(), UPPER: pa.int64()}
-    cells = PublishedCells(found, asked.counted)
+    answers, declared = TableAnswers.of(settings, table), settings.compiled_census.geography
+    kinds = answers.kinds | {LOWER: pa.int64(), UPPER: pa.int64()}
+    cells = PublishedCells(posterior, answers.counted)
 
     def batches() -> Iterator[dict[str, pa.Array]]:
         for level in table.levels:
             number, code = entities(areas, declared.geolevels, level)
             described = descriptions(areas, declared, level)
-            of_level = _areas(np.asarray(number)[found.spine.block_row], len(code))
-            for start, part in cells.of_areas(of_level):
+            level_areas = _areas(np.asarray(number)[posterior.spine.block_row], len(code))
+            for start, part in cells.of_areas(level_areas):
                 numbers = np.arange(start, start + len(part.estimate))
-                yield asked.columns(level, code, numbers, described) | _ends(part)
+                yield answers.columns(level, code, numbers, described) | _ends(part)
 
     stem = directory / TABLES / f"{table.name}{SUFFIX}"
     return write_rows(stem, pa.schema(kinds), batches(), LABELLED)
 
 
 def _ends(part: CellAnswers) -> dict[str, pa.Array]:
-    """The ends of the intervals of some areas' answers, one after the other."""
+    """The columns of the lower and the upper ends, from the answers of some areas."""
     interval, is_null = part.intervals(MARGIN_LEVEL), ~part.is_known.ravel()
     ends = {LOWER: interval.bounded_lower, UPPER: interval.bounded_upper}
     return {name: pa.array(end.ravel(), mask=is_null) for name, end in ends.items()}
 
 
-def _areas(of_block: np.ndarray, n_entities: int) -> BlockAreas:
-    """Entities as lists of blocks of the spine, from the entity of each block."""
-    return BlockAreas.of_pairs(n_entities, np.arange(len(of_block)), of_block)
+def _areas(block_entity: np.ndarray, n_entities: int) -> BlockAreas:
+    """Entities as areas of blocks, from the entity of each block of the spine."""
+    return BlockAreas.of_pairs(n_entities, np.arange(len(block_entity)), block_entity)
 
 
 def tabulated_universes(settings: TopdownSettings) -> tuple[str, ...]:
-    """Universes whose schemas determine at least one of the tables of summary levels, if tables are
-    asked for."""
+    """Universes with variables in the tables of summary levels; none if the release has no such
+    tables."""
     is_wanted = settings.release.tables and settings.compiled_census.summary_levels
     universes = settings.run.universes if is_wanted else ()
     return tuple(name for name in universes if tables_of(settings.schema_of(name)))
@@ -177,7 +179,7 @@ def has_tables(settings: TopdownSettings) -> bool:
 
 
 def has_legacy(settings: TopdownSettings) -> bool:
-    """Whether there will be P.L. 94-171 files, which need every table."""
+    """Whether the release has P.L. 94-171 files, which need all of their tables."""
     tables = {
         table
         for universe in tabulated_universes(settings)
@@ -187,19 +189,19 @@ def has_legacy(settings: TopdownSettings) -> bool:
 
 
 def tables_of_run(run: RunDirectory, settings: TopdownSettings) -> NamedTables | LevelTables:
-    """The tables of a run in the form that its census declares."""
+    """The tables of a run: of summary levels or by name, as its census declares."""
     if settings.compiled_census.summary_levels:
         return LevelTables(run, settings)
     return NamedTables(run, settings)
 
 
 class LevelTables:
-    """The tables of summary levels of a run, and their margins; all universes share the files."""
+    """A run's tables of summary levels, and their margins; each file has all universes."""
 
     def __init__(self, run: RunDirectory, settings: TopdownSettings) -> None:
         self.run, self.settings = run, settings
-        self.together = [settings.run.universes]
-        """Universes in the same files."""
+        self.universe_groups = [settings.run.universes]
+        """Groups of universes that share files."""
 
     @cached_property
     def states(self) -> States:
@@ -208,7 +210,7 @@ class LevelTables:
 
     @property
     def n_pieces(self) -> int:
-        """Number of pieces in which workers write the tables, each of a subspine."""
+        """Number of pieces in which tasks write the tables, one for each subspine."""
         return n_pieces(self.run, self.settings, tabulated_universes(self.settings)[0])
 
     def files(self) -> list[Path]:
@@ -217,19 +219,22 @@ class LevelTables:
         return [*table_files(self.run.unchecked_release, _STEMS), *self._legacy_files(states)]
 
     def write(self) -> list[Path]:
-        """Write the tables from the estimates, using the pieces that exist; returns the files."""
-        of, place = self.n_pieces, self.run.unchecked_release
+        """Write the tables from the estimates, reusing pieces that exist; returns the files."""
+        of, release = self.n_pieces, self.run.unchecked_release
         if of == 1:
-            self._write(place, self.states.fips)
+            self._write(release, self.states.fips)
         else:
             folders = [self.write_piece(number, of) for number in range(of)]
             for stem in _STEMS:
-                concatenate_rows(place / TABLES / stem, [one / TABLES / stem for one in folders])
+                pieces = [folder / TABLES / stem for folder in folders]
+                concatenate_rows(release / TABLES / stem, pieces)
         return self.files()
 
     def write_piece(self, number: int, of: int) -> Path:
-        """Write the tables of a subspine's states, unless they exist, with their P.L. 94-171 files;
-        returns the folder of the tables."""
+        """Write the tables and P.L. 94-171 files of the states of a subspine, unless they exist.
+
+        `of` is the number of pieces. Returns the folder of the piece's tables.
+        """
         folder = self.run.piece(TABLES, number, of)
         spine = spine_of(self.run, tabulated_universes(self.settings)[0])
         states = states_of_subspine(spine, number, self.states.fips)
@@ -239,7 +244,8 @@ class LevelTables:
         return folder
 
     def _write(self, folder: Path, states: Sequence[str]) -> None:
-        """Write the tables of some states into a folder, and their P.L. 94-171 files."""
+        """Write the tables of some states into a folder, and their P.L. 94-171 files to the
+        release."""
         run, settings = self.run, self.settings
 
         def tabulations() -> Iterator[list[LevelTable]]:
@@ -260,45 +266,45 @@ class LevelTables:
         return [path for fips in states for path in files[fips]]
 
     def margin_pieces(self) -> list[str]:
-        """Tables with margins, each a piece, the longest first."""
+        """Names of the tables with margins, each of which is a piece; the longest first."""
         return [*reversed(_STEMS)] if tabulated_universes(self.settings) else []
 
     def universes_of(self, piece: str) -> tuple[str, ...]:
-        """The universes whose posteriors determine a piece of the margins."""
+        """The universes from whose posteriors a piece of the margins is computed."""
         return tabulated_universes(self.settings)
 
     def margin_files(self, piece: str) -> list[Path]:
         """Paths of a piece of the margins."""
         return table_files(self.run.unchecked_release, [piece], SUFFIX)
 
-    def write_margins(self, piece: str, found: Mapping[str, RunPosterior]) -> None:
-        """Write a piece of the margins, from the posteriors of its universes."""
-        own = {name: found[name] for name in tabulated_universes(self.settings)}
+    def write_margins(self, piece: str, posteriors: Mapping[str, RunPosterior]) -> None:
+        """Write a piece of the margins, from the posteriors of the universes."""
+        tabulated = {name: posteriors[name] for name in tabulated_universes(self.settings)}
         geography, folder = read_geography(geography_file(self.run)), self.run.unchecked_release
         level = next(level for level in SUMMARY_LEVELS.values() if level.stem == piece)
-        write_table_margins(self.settings, own, geography, folder, level)
+        write_table_margins(self.settings, tabulated, geography, folder, level)
 
 
 _STEMS = [level.stem for level in SUMMARY_LEVELS.values()]
-"""Names of the files of the summary levels, without endings."""
+"""Names of the files of the tables of summary levels, without endings."""
 
 
 class NamedTables:
-    """The named tables of a run, and their margins; each universe has files of its own."""
+    """A run's tables declared by name, and their margins; each file has one universe."""
 
     def __init__(self, run: RunDirectory, settings: TopdownSettings) -> None:
         self.run, self.settings = run, settings
         self.folder = run.unchecked_release
-        self.together = [(universe,) for universe in settings.run.universes]
-        """Universes in the same files."""
+        self.universe_groups = [(universe,) for universe in settings.run.universes]
+        """Groups of universes that share files."""
 
     def tables(self) -> Sequence[TableDeclaration]:
-        """All declared tables, if tables are requested."""
+        """The declared tables; none if the settings request no tables."""
         return self.settings.compiled_census.tables if self.settings.release.tables else ()
 
     @property
     def n_pieces(self) -> int:
-        """Number of pieces in which workers write the tables."""
+        """Number of pieces in which tasks write the tables."""
         return 1
 
     def files(self) -> list[Path]:
@@ -306,7 +312,7 @@ class NamedTables:
         return table_files(self.folder, [table.name for table in self.tables()])
 
     def write_piece(self, number: int, of: int) -> Path:
-        """Raises NotImplementedError: there is one piece."""
+        """Raises NotImplementedError, since `write` writes the only piece."""
         raise NotImplementedError
 
     def write(self) -> list[Path]:
@@ -319,26 +325,27 @@ class NamedTables:
         return files
 
     def margin_pieces(self) -> list[str]:
-        """Tables with margins, each a piece."""
+        """Names of the tables with margins, each of which is a piece."""
         return [
             table.name
-            for (universe,) in self.together
+            for (universe,) in self.universe_groups
             for table in self.tables()
             if table.universe == universe
         ]
 
     def universes_of(self, piece: str) -> tuple[str, ...]:
-        """The universes whose posteriors determine a table's margins."""
+        """The universe from whose posterior a table's margins are computed."""
         return (self._table(piece).universe,)
 
     def margin_files(self, piece: str) -> list[Path]:
         """Paths of the margins of a table."""
         return table_files(self.folder, [piece], SUFFIX)
 
-    def write_margins(self, piece: str, found: Mapping[str, RunPosterior]) -> None:
-        """Write the margins of a table, from the posteriors of its universes."""
+    def write_margins(self, piece: str, posteriors: Mapping[str, RunPosterior]) -> None:
+        """Write the margins of a table, from the posterior of its universe."""
         table, areas = self._table(piece), read_geography(geography_file(self.run))
-        write_declared_margins(self.settings, table, found[table.universe], areas, self.folder)
+        posterior = posteriors[table.universe]
+        write_declared_margins(self.settings, table, posterior, areas, self.folder)
 
     def _table(self, name: str) -> TableDeclaration:
         return next(table for table in self.tables() if table.name == name)
