@@ -240,9 +240,9 @@ def run(
 def resume(run_directory: RunFolder, /, *, overrides: Overrides = ()) -> None:
     """Continue a run that was interrupted.
 
-    It keeps its original settings, except for the runner of its tasks, since the
-    release does not depend on it: --set run.workers=1, run.runner=threads or
-    run.dask_address=tcp://host:8786.
+    It keeps its original settings, except for the runner of its tasks, on which the release does
+    not depend (--set run.workers=1, run.runner=threads, run.dask_address=tcp://host:8786), and,
+    until it is released, [release] (--set release.margins=false).
     """
     from .running import prepare  # 1.3 s
     from .servers import server_for_runs

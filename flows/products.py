@@ -1,8 +1,8 @@
-"""The products flow: several products of one dataset, one after the other, on one page.
+"""The products flow: run several products of one dataset, one after the other.
 
-Each product is a separate run in a folder of the parent's run directory, charged to the same
-ledger, so that `spineflow resume` continues the product that was interrupted. Three releases of the
-redistricting and housing tables become one population.
+Each product is a separate run in a folder of the run directory of all, charged to the same ledger,
+so that `spineflow resume` continues the product that was interrupted. From the releases of the
+products topdown, dhc-units and dhc-persons the flow makes one population.
 
 [input]                      # shared by the products
 persons = "persons.parquet"
@@ -77,19 +77,19 @@ from .running import prepare, run_stages
 from .stages import finish, stage
 
 SHARED = ("input", "privacy", "release", "run")
-"""Tables given once for all products; a product's own keys in them win."""
+"""Tables of settings shared by all products; a key in a product's own table overrides them."""
 
-
-PUBLICATION = ("release", "publish_to")
-"""The key of a shared table for the place to which one population is copied."""
+PUBLISH_TO = ("release", "publish_to")
+"""Table and key of the place to which releases are copied."""
 
 REDISTRICTING = "topdown"
+"""The product with the redistricting tables."""
 OF_POPULATION = {"dhc-units": "dhc_units_2020", "dhc-persons": "dhc_persons_2020"}
-"""Products that become one population with the redistricting one, and the census of each."""
+"""Products that, with REDISTRICTING, become one population, and the census that each must have."""
 
 
 class SharedInput(InputSettings):
-    """The census tables, for the products that read them."""
+    """The input of all products that read the census tables."""
 
     persons: FilePath | None = None
     """Table of persons, in the layout of the Census Edited File."""
@@ -112,12 +112,12 @@ class ChosenProducts(Section):
 MODELS: dict[str, type[ProductSettings]] = {
     name: product(flow).settings for name, flow in TOGETHER.items()
 }
-"""The models of the products that the flow can run, by name."""
+"""The models of the settings of the products that the flow can run, by name."""
 
 if TYPE_CHECKING:
-    OneOfEach = ChosenProducts
+    ProductTables = ChosenProducts
 else:
-    OneOfEach = create_model(
+    ProductTables = create_model(
         "ChosenProducts",
         __base__=ChosenProducts,
         **{
@@ -133,7 +133,7 @@ class ProductsSettings(ProductSettings):
     PRODUCT: ClassVar[str] = "products"
 
     input: SharedInput = SharedInput()
-    products: OneOfEach
+    products: ProductTables
 
     @property
     def parts(self) -> Mapping[str, ProductSettings]:
@@ -142,20 +142,24 @@ class ProductsSettings(ProductSettings):
 
     @property
     def published_to(self) -> str | None:
-        """Place of copies of the one population, with the index and the certificate; None without
-        one, since every product's release is copied by its own run.
+        """The place to which the one population, its index and its certificate are copied.
+
+        None without one population: each product's run copies its own release.
         """
         return None if self.population is None else self.release.publish_to
 
     @property
     def release_keys(self) -> tuple[str, ...]:
-        """The settings of the one population; the run of a product changes its own."""
+        """As of all products if there is one population; else none, since the settings of a
+        product's release are changed in its own run."""
         return () if self.population is None else super().release_keys
 
     @property
     def population(self) -> tuple[str, ...] | None:
-        """Names of the products whose releases become one population: redistricting, in which
-        households are possible, units and persons; None where these are not all run.
+        """Names of the products whose releases become one population, redistricting first.
+
+        None unless redistricting has coherent persons and units, and the settings have all products
+        of `OF_POPULATION`, each with its census and with the redistricting release as input.
         """
         chosen = self.products.chosen()
         redistricting = chosen.get(REDISTRICTING)
@@ -163,13 +167,13 @@ class ProductsSettings(ProductSettings):
             return None
         if not redistricting.run.coherent or len(redistricting.run.universes) < 2:
             return None
-        held = {REDISTRICTING}
+        earlier = {REDISTRICTING}
         for name, census in OF_POPULATION.items():
             own = chosen.get(name)
             if not isinstance(own, TopdownSettings) or own.census != census:
                 return None
-            held |= set(own.input.awaited.values())
-        return (REDISTRICTING, *OF_POPULATION) if held == {REDISTRICTING} else None
+            earlier |= set(own.input.awaited.values())
+        return (REDISTRICTING, *OF_POPULATION) if earlier == {REDISTRICTING} else None
 
     @model_validator(mode="after")
     def _there_is_a_product(self) -> Self:
@@ -179,7 +183,8 @@ class ProductsSettings(ProductSettings):
 
     @classmethod
     def expanded(cls, own: Mapping[str, Any], with_preset: WithPreset) -> Mapping[str, Any]:
-        """Each product's table with the shared tables and its preset beneath it."""
+        """The settings with the shared tables and its preset merged into each product's table,
+        whose own keys override them."""
         products = own.get("products")
         if not isinstance(products, Mapping):
             return own
@@ -194,7 +199,7 @@ class ProductsSettings(ProductSettings):
         return {**own, "products": expanded}
 
     def resolved(self) -> Self:
-        """With the settings of every product resolved."""
+        """These settings with the settings of every product resolved."""
         chosen = {
             name: own.resolved()
             for name in type(self.products).model_fields
@@ -203,14 +208,15 @@ class ProductsSettings(ProductSettings):
         return self.model_copy(update={"products": self.products.model_copy(update=chosen)})
 
     def refuse_invalid(self, refuse: Refuse) -> None:
-        """Refuse products of other people, then misfits in a product's own settings."""
+        """Refuse products with another dataset, ledger or privacy, invalid settings of a product,
+        and a product that reads the release of one that does not run before it."""
         for name, settings in self.products.chosen().items():
             where = f"products.{name}"
             for key in ("dataset", "ledger"):
                 if getattr(settings.privacy, key) != getattr(self.privacy, key):
                     refuse(
-                        f"{where}.privacy.{key} differs from [privacy]; products run together "
-                        "spend on one dataset, in one ledger"
+                        f"{where}.privacy.{key} differs from [privacy]; products of one run have "
+                        "the same dataset and ledger"
                     )
             if settings.is_private != self.is_private:
                 why = settings.why_not_private or self.why_not_private
@@ -224,12 +230,12 @@ class ProductsSettings(ProductSettings):
             for release in settings.input.awaited.values():
                 if release not in earlier:
                     refuse(
-                        f"{where} is held to {release!r}, which is no product that runs before "
-                        f"it; there are {', '.join(earlier) or 'none'}"
+                        f"{where} reads the release of {release!r}, which is not run before it; "
+                        f"products run before it: {', '.join(earlier) or 'none'}"
                     )
 
     def refuse_ineffective(self, own: Mapping[str, Any], refuse: Refuse) -> None:
-        """Refuse settings without effect of a product, and a preset of all."""
+        """Refuse settings of a product without effect, and a preset outside its table."""
         if "preset" in own:
             refuse("preset does nothing here; a product's own table names its preset")
         for name, settings in self.products.chosen().items():
@@ -240,21 +246,23 @@ class ProductsSettings(ProductSettings):
 def _product_tables(
     name: str, model: type[ProductSettings], own: Mapping[str, Any]
 ) -> dict[str, dict[str, Any]]:
-    """The shared tables beneath a product's own. A product not named as its flow is published in
-    a folder of its own, because listings have the names of flows.
+    """The shared tables for one product.
+
+    If a product has another name than its flow, its release is published in a folder of this name:
+    listings are named after flows, and two of one flow would collide.
     """
-    shared = _tables_without_own_keys(model, own)
-    section, key = PUBLICATION
+    shared = _shared_tables(model, own)
+    section, key = PUBLISH_TO
     place = shared.get(section, {}).get(key)
     if name != model.PRODUCT and isinstance(place, str):
         shared[section][key] = f"{place.rstrip('/')}/{name}"
     return shared
 
 
-def _tables_without_own_keys(
+def _shared_tables(
     model: type[ProductSettings], own: Mapping[str, Any]
 ) -> dict[str, dict[str, Any]]:
-    """The shared tables, less the keys that a product's own tables do not have."""
+    """The shared tables, with only the keys that the product's settings have."""
     shared = {}
     for name in SHARED:
         table = own.get(name, {})
@@ -272,8 +280,8 @@ def _tables_without_own_keys(
 
 
 def make_one_population(run: RunDirectory) -> None:
-    """Submit the stages that write the released records county by county, make the counties side by
-    side, write them together and check them."""
+    """Submit the stages that split the released records by county, make the population of every
+    county in parallel, write one population of all, and check it."""
     root = str(run.root)
     with stage("gather", "records for one population"):
         gathered = gather_released.submit(root)
@@ -292,7 +300,7 @@ def make_one_population(run: RunDirectory) -> None:
     made_at=lambda run, _: released_file(run, "households"),
 )
 def gather_released(run: RunDirectory, settings: ProductsSettings) -> Made:
-    """Write the released persons and households, partitioned into pieces."""
+    """Write the released persons and households in pieces, one for each county."""
     source = read_released(sources_of(run, _names(settings)))
     return created(write_release_records(run, source.blocks, blocks_of(source)))
 
@@ -310,8 +318,10 @@ def populate(run: RunDirectory, _settings: ProductsSettings, piece: str) -> Made
 
 @step("make population", ProductsSettings, run_name="one population")
 def make_population(run: RunDirectory, settings: ProductsSettings) -> Made:
-    """Write one population of all pieces next to the index of the releases, and check it: a failed
-    check withholds it."""
+    """Write one population of all pieces next to the index of the releases, and check it.
+
+    A failed check withholds the population.
+    """
     redistricting, *_ = names = _names(settings)
     sources = sources_of(run, names)
     declared = cast("TopdownSettings", settings.products.chosen()[redistricting]).compiled_census
@@ -324,7 +334,7 @@ def make_population(run: RunDirectory, settings: ProductsSettings) -> Made:
 
 def _names(settings: ProductsSettings) -> Sequence[str]:
     """The products that become one population, redistricting first."""
-    assert settings.population is not None, "others have no such steps"
+    assert settings.population is not None, "only runs with one population have these steps"
     return settings.population
 
 
@@ -334,10 +344,10 @@ def sources_of(run: RunDirectory, names: Sequence[str]) -> Sources:
 
 
 def stages(run: RunDirectory, settings: ProductsSettings) -> None:
-    """Run all products of a prepared run, each by its flow; finished ones are reused."""
-    _refuse_what_cannot_be_run(run, settings)
+    """Run all products of a prepared run, each by its flow; finished products are reused."""
+    _check_new_products(run, settings)
     for name, chosen in settings.products.chosen().items():
-        own = with_release_of(RunDirectory(run.root / name), _with_earlier(chosen, run))
+        own = with_release_of(RunDirectory(run.root / name), _with_release_folders(chosen, run))
         part = prepare(own, run.root / name)
         with stopwatch() as seconds:
             run_stages(product(own.PRODUCT), part, own)
@@ -348,20 +358,20 @@ def stages(run: RunDirectory, settings: ProductsSettings) -> None:
 
 
 def _complete(run: RunDirectory, settings: ProductsSettings, folder: Path) -> None:
-    """Add one population where the releases allow it, once its checks have passed, and the
-    certificate of all products."""
+    """Add to the index's folder the certificate of all products and, where the releases allow it,
+    one population that has passed its checks."""
     if settings.population is not None:
         make_one_population(run)
-    stated = {}
+    statements = {}
     for name, own in settings.products.chosen().items():
-        asked = product(own.PRODUCT)
-        if asked.plan is not None:
-            stated[name] = asked.plan_of(RunDirectory(run.root / name), own).statement
-    write_products_certificate(run, settings, stated, folder)
+        planned = product(own.PRODUCT)
+        if planned.plan is not None:
+            statements[name] = planned.plan_of(RunDirectory(run.root / name), own).statement
+    write_products_certificate(run, settings, statements, folder)
 
 
 def _agreement(run: RunDirectory, settings: ProductsSettings) -> tuple[PageSection, ...]:
-    """Agreement of persons and households, where one population was made of them."""
+    """The report's section on the agreement of persons and households in one population, if any."""
     names = settings.population
     if names is None or not (run.release / SUMMARY_FILE).exists():
         return ()
@@ -372,17 +382,17 @@ def _agreement(run: RunDirectory, settings: ProductsSettings) -> tuple[PageSecti
     return (section,)
 
 
-def _with_earlier(settings: ProductSettings, run: RunDirectory) -> ProductSettings:
-    """Settings that name the folders of the earlier products whose releases they read."""
-    awaited = settings.input.awaited
-    if not awaited:
+def _with_release_folders(settings: ProductSettings, run: RunDirectory) -> ProductSettings:
+    """Settings with folders in place of the names of earlier products whose releases they read."""
+    earlier = settings.input.awaited
+    if not earlier:
         return settings
-    folders = {name: str(run.root / part) for name, part in awaited.items()}
+    folders = {key: str(run.root / name) for key, name in earlier.items()}
     return settings.model_copy(update={"input": settings.input.with_releases(folders)})
 
 
-def _refuse_what_cannot_be_run(run: RunDirectory, settings: ProductsSettings) -> None:
-    """Check place and input of every product that has not begun, before any of them spends."""
+def _check_new_products(run: RunDirectory, settings: ProductsSettings) -> None:
+    """Check publication and input of every product that has not begun, before any is charged."""
     for name, own in settings.products.chosen().items():
         if not (run.root / name).exists():
             refuse_taken_place(RunDirectory(run.root / name), own)
@@ -391,8 +401,8 @@ def _refuse_what_cannot_be_run(run: RunDirectory, settings: ProductsSettings) ->
 
 
 def restore(run: RunDirectory, settings: ProductsSettings) -> None:
-    """Write the reports of every product, and the page that links them, again."""
-    for part, own in islice(parts_of(run, settings), 1, None):
+    """Write again the report of every product, and the page that links them."""
+    for part, own in islice(parts_of(run, settings), 1, None):  # The first is this run itself.
         with part.locked():
             product(own.PRODUCT).words.restore(part, own)
             product(own.PRODUCT).report(part, own)

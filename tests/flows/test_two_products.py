@@ -146,7 +146,7 @@ def test_nothing_is_spent_where_a_later_product_cannot_be_run(
         (
             "products.detailed-households.input="
             "{parameters='params',groups='products.group-sizes'}",
-            "is held to 'group-sizes', which is no product that runs before it",
+            "reads the release of 'group-sizes', which is not run before it",
         ),
     ],
 )
