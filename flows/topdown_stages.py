@@ -19,25 +19,22 @@ from ..tasks.topdown.checks.accuracy.steps import compare_piece, compare_with_tr
 from ..tasks.topdown.checks.pieces import pieces_apart
 from ..tasks.topdown.checks.steps import check_piece
 from ..tasks.topdown.estimation.steps import COMBINE, ESTIMATE, combine, estimate, estimation_order
-from ..tasks.topdown.measurement.steps import measure
-from ..tasks.topdown.release.margins import FIGURES, FILES, has_margins
-from ..tasks.topdown.release.margins import pieces_apart as margin_pieces
 from ..tasks.topdown.release.microdata import n_parts
-from ..tasks.topdown.release.steps import (
-    keep_estimates,
+from ..tasks.topdown.release.tabulations.run import RunTables, has_margins, margins_apart
+from ..tasks.topdown.settings import TopdownSettings
+from ..tasks.topdown.spine.files import shards_by_geolevel
+from ..tasks.topdown.steps import (
+    keep_margin_estimates,
+    measure,
     summarise_spine,
-    work_out_loss,
     write_formats,
-    write_margin_piece,
     write_microdata,
     write_microdata_part,
     write_redistricting_tables,
     write_release_margins,
+    write_table_margins,
     write_table_piece,
 )
-from ..tasks.topdown.release.tabulations.run import has_tables, tables_of_run
-from ..tasks.topdown.settings import TopdownSettings
-from ..tasks.topdown.spine.shards import shards_by_geolevel
 from .stages import Future, finish, stage
 
 Futures = Mapping[str, Sequence[Future]]
@@ -56,17 +53,6 @@ class TopdownStages:
         """The folder of the run."""
         return str(self.run.root)
 
-    def work_out_losses(
-        self, spines: Mapping[str, Future], *, background: bool = True
-    ) -> list[Future]:
-        """Submit the exact losses of universes with private noise; the certificate alone
-        waits for them. Two at once would delay tasks that others wait for."""
-        losses: list[Future] = []
-        for universe, spine in spines.items() if self.settings.is_private else ():
-            with stage("exact loss", f"{universe} exact loss", background=background):
-                losses.append(work_out_loss.submit(self.root, universe, wait_for=[spine]))
-        return losses
-
     def predict_accuracy(self, spines: Mapping[str, Future]) -> dict[str, Future]:
         """Submit the errors implied by a large run's budget, by universe, in the background."""
         predicted: dict[str, Future] = {}
@@ -76,21 +62,19 @@ class TopdownStages:
                 predicted[universe] = predict_errors.submit(self.root, universe, wait_for=after)
         return predicted
 
-    def begin_margins(self, measured: Iterable[Future]) -> tuple[list[Future], list[Future]]:
-        """Submit the estimates behind the margins of a large run, in the background, and the files
-        that need no estimates of the run's own; returns both."""
-        root, pieces = self.root, margin_pieces(self.run, self.settings)
-        if not pieces:
-            return [], []
+    def begin_margins(self, measured: Iterable[Future]) -> list[Future]:
+        """Submit the margins of a large run's tables, and the estimates behind them, in
+        the background."""
+        root, tables = self.root, margins_apart(self.run, self.settings)
+        if not tables:
+            return []
         with stage("margins", "margins posterior", background=True):
-            kept = keep_estimates.submit(root, wait_for=measured)
+            kept = keep_margin_estimates.submit(root, wait_for=measured)
         with stage("margins", background=True):
-            files = [
-                write_margin_piece.submit(root, piece.kind, piece.subject, wait_for=[kept])
-                for piece in pieces
-                if piece.kind == FILES
+            return [
+                kept,
+                *(write_table_margins.submit(root, name, wait_for=[kept]) for name in tables),
             ]
-        return [kept], files
 
     def estimate_universes(
         self,
@@ -139,28 +123,18 @@ class TopdownStages:
             after = [*pieces, *chain(*estimated.values())]
             return [*pieces, compare_with_truth.submit(root, wait_for=after)]
 
-    def write_release(
-        self, estimated: Futures, posterior: Sequence[Future], margin_files: Sequence[Future]
-    ) -> list[Future]:
+    def write_release(self, estimated: Futures, margins: Sequence[Future]) -> list[Future]:
         """Submit microdata, tables, margins and SDMX."""
         root, every = self.root, list(chain(*estimated.values()))
         written = list(chain(*(self.write_universe(name, estimated) for name in estimated)))
-        if has_tables(self.settings):
+        tables = RunTables(self.run, self.settings)
+        if tables.universes or tables.declared:
             with stage("tables"):
                 steps = write_table_piece, write_redistricting_tables
-                of = tables_of_run(self.run, self.settings).n_pieces
-                written += in_pieces(*steps, root, of=of, after=every)
+                written += in_pieces(*steps, root, of=tables.n_pieces, after=every)
         if has_margins(self.settings):
-            after = [*posterior, *every]
             with stage("margins"):
-                figures = [
-                    write_margin_piece.submit(root, piece.kind, piece.subject, wait_for=after)
-                    for piece in margin_pieces(self.run, self.settings)
-                    if piece.kind == FIGURES
-                ]
-                # The last one waits for the others: no ready task is queued behind it.
-                after += [*margin_files, *figures]
-                written += [*figures, write_release_margins.submit(root, wait_for=after)]
+                written.append(write_release_margins.submit(root, wait_for=[*margins, *every]))
         formats = self.settings.release
         if formats.sdmx is not None or formats.csvw or formats.geoparquet:
             with stage("formats"):
@@ -196,8 +170,7 @@ class TopdownStages:
                 for piece in pieces_apart(self.run)
             ]
             checked = check_release.submit(root, wait_for=[*written, *pieces])
-        losses = self.work_out_losses(dict([*spines.items()][1:]), background=False)
-        finish([*background, *pieces, checked, *losses])
+        finish([*background, *pieces, checked])
         with stage("release"):
             released = release_run.submit(root, wait_for=[checked])
         for universe, spine in spines.items():

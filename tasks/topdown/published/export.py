@@ -45,8 +45,7 @@ from ...runs.stamps import stamp_at
 from ..measurement.constraints import constraint_name
 from ..paths import spine_folder, state_totals_file
 from ..settings import TopdownSettings
-from ..spine.files import spine_of
-from ..spine.shards import shards_of
+from ..spine.files import shards_of, spine_of
 from .geounits import query_of
 from .layout import (
     CONSTRAINTS,

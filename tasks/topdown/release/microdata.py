@@ -48,9 +48,17 @@ from ...runs.stamps import RowsForm, WrittenFiles, concatenate_rows, write_rows
 from ...tables.columns import coded_texts
 from ..paths import geography_file, invariants_file
 from ..settings import TopdownSettings
-from ..spine.files import spine_of
-from ..spine.shards import RunUniverse, released_counts
-from ..spine.subspines import STATE, first_states, n_pieces, read_areas, state_codes, subspine_of
+from ..spine.files import (
+    STATE,
+    RunUniverse,
+    first_states,
+    n_pieces,
+    read_areas,
+    released_counts,
+    spine_of,
+    state_codes,
+    subspine_of,
+)
 from .tabulations.tables import LABELLED, of_occupied
 
 BLOCK_GEOCODE_DIGITS = 16
@@ -378,27 +386,14 @@ def _batches(count: np.ndarray) -> Iterator[np.ndarray]:
         yield np.repeat(np.arange(first, last), within)
 
 
-@dataclass(frozen=True, eq=False)
-class MatchedRecords:
-    """Records of two universes: area, cells in both (the later one's -1 for unmatched records), and
-    their number, `(n,)` each, by area and cells.
-    """
-
-    area: np.ndarray
-    cell: np.ndarray
-    described: np.ndarray
-    count: np.ndarray
-
-
 def description(
     settings: TopdownSettings, universe: Universe
 ) -> tuple[DescribedByDeclaration, Held] | None:
     """The description of a universe's records, and the constraint of the later universe."""
-    declared = (
-        None if universe.declared.microdata is None else universe.declared.microdata.described_by
-    )
-    if declared is None:
+    layout = universe.declared.microdata
+    if layout is None or layout.described_by is None:
         return None
+    declared = layout.described_by
     other = settings.compiled_census.universes[declared.universe]
     return declared, next(
         held for held in other.held_to_universes if held.universe == universe.name
@@ -407,38 +402,41 @@ def description(
 
 def match_records(
     earlier: sparse.csr_array, later: sparse.csr_array, row: np.ndarray, row_of_later: np.ndarray
-) -> MatchedRecords:
+) -> pd.DataFrame:
     """Records `(n_areas, n_cells)` of two universes, matched within areas and answers.
 
-    row : (n_cells,) of the earlier universe's cells, the answer that counts each, -1 for none.
-    row_of_later : (n_cells,) of the later universe's cells. Raises ValueError where an area has
-    different numbers of both in an answer.
+    Args:
+        row: (n_cells,) of the earlier universe's cells, the answer that counts each, -1 for none.
+        row_of_later: (n_cells,) of the later universe's cells.
+
+    Returns:
+        `area`, `cell`, `described` (the later universe's cell, -1 for unmatched records), and `n`,
+        the number of records, in this order.
+
+    Raises ValueError where an area has different numbers of both in an answer.
     """
     first, second = _order_counts(earlier, row), _order_counts(later, row_of_later)
-    is_matched = first["row"].to_numpy() >= 0
-    alone, first = first[~is_matched], first[is_matched]
-    keys = ["area", "row"]
-    sums = [frame.groupby(keys)["count"].sum() for frame in (first, second)]
+    alone, first = first[first["row"] < 0], first[first["row"] >= 0]
+    sums = [frame.groupby(["area", "row"])["n"].sum() for frame in (first, second)]
     if not sums[0].equals(sums[1]):
         raise ValueError("the records of two universes that are matched are not as many")
-    ends = [np.cumsum(frame["count"].to_numpy(dtype=np.int64)) for frame in (first, second)]
+    ends = [frame["n"].cumsum().to_numpy() for frame in (first, second)]
     end = np.union1d(*ends)
     at, other = (np.searchsorted(one, end, side="left") for one in ends)
-    area = np.concatenate([first["area"].to_numpy()[at], alone["area"].to_numpy()])
-    cell = np.concatenate([first["cell"].to_numpy()[at], alone["cell"].to_numpy()])
-    described = np.concatenate([second["cell"].to_numpy()[other], np.full(len(alone), -1)])
-    count = np.concatenate([np.diff(end, prepend=0), alone["count"].to_numpy()])
-    order = np.lexsort((described, cell, area))
-    return MatchedRecords(area[order], cell[order], described[order], count[order])
+    described = second["cell"].to_numpy()[other]
+    matched = first.iloc[at].assign(described=described, n=np.diff(end, prepend=0))
+    found = pd.concat([matched, alone.assign(described=-1)])
+    keys = ["area", "cell", "described"]
+    return found[[*keys, "n"]].sort_values(keys, ignore_index=True)
 
 
 def _order_counts(counts: sparse.csr_array, row: np.ndarray) -> pd.DataFrame:
     """Counts that are not zero, by area, answer and cell."""
     entries = sparse.coo_array(counts)
     frame = pd.DataFrame(
-        {"area": entries.row, "row": row[entries.col], "cell": entries.col, "count": entries.data}
+        {"area": entries.row, "row": row[entries.col], "cell": entries.col, "n": entries.data}
     ).astype(np.int64)
-    return frame[frame["count"] > 0].sort_values(["area", "row", "cell"], ignore_index=True)
+    return frame[frame["n"] > 0].sort_values(["area", "row", "cell"], ignore_index=True)
 
 
 def _write_described(
@@ -459,10 +457,8 @@ def _write_described(
         rows_that_count(later, schema, held.query, held.where, held.of),
         marginal_query(later, held.query).row_of_cell,
     )
-    pairs, number = np.unique(
-        np.stack([records.cell, records.described]), axis=1, return_inverse=True
-    )
-    cell, described = pairs
+    pairs = records.groupby(["cell", "described"])
+    cell, described = np.array(list(pairs.groups), dtype=np.int64).reshape(-1, 2).T
     layout = layout_of(universe.name, settings.compiled_census)
     columns = {}
     for column in layout.columns:
@@ -476,8 +472,8 @@ def _write_described(
         columns[column.name] = _texts(column.name, otherwise, of_pair)
     paths = areas["block_geocode"].str.replace(".", "", regex=False)
     geocode = paths.str[-BLOCK_GEOCODE_DIGITS:].to_numpy(dtype=object)
-    where = records.area, number.reshape(-1)
-    counts = sparse.csr_array((records.count, where), shape=(len(areas), cell.size))
+    where = records["area"], pairs.ngroup()
+    counts = sparse.csr_array((records["n"], where), shape=(len(areas), cell.size))
     order = np.argsort(geocode)
     ordered = BlockCounts(pa.array(geocode[order], pa.string()), counts[order])
     stem = run.unchecked_release / f"mdf_{universe.name}"

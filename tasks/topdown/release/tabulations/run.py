@@ -12,6 +12,7 @@ a declared table, whose answers are rows, they are `lower` and `upper`.
 An interval holds the truth with a probability of 90 % at least. It is the bounded kind of
 `tasks.topdown.intervals.intervals`: from all noisy measurements, the declarations, and the fact
 that counts are not negative. It is no interval around the published count, which may lie outside.
+The report says how often: a release is whole, not negative and consistent, and therefore biased.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.csv
+import pyarrow.parquet as pq
 from scipy import sparse
 
 from ....census.areas import descriptions, entities
@@ -32,18 +34,26 @@ from ....census.cef_2020 import CENSUS
 from ....census.declarations import SummaryLevelDeclaration, TableDeclaration
 from ....census.invariants import read_geography
 from ....runs.directory import RunDirectory
+from ....runs.files import write_text
 from ....runs.stamps import WrittenFiles, concatenate_rows, write_rows
 from ...intervals.areas import BlockAreas
 from ...intervals.intervals import CellAnswers, PublishedCells
-from ...intervals.run_posterior import RunPosterior
+from ...intervals.run_posterior import (
+    RunLevels,
+    RunPosterior,
+    drop_posterior,
+    has_posterior,
+    keep_posterior,
+    margins_refusal,
+    posterior_of,
+)
 from ...paths import geography_file
 from ...settings import TopdownSettings
-from ...spine.files import spine_of
-from ...spine.shards import RunUniverse
-from ...spine.subspines import n_pieces, states_of_subspine
+from ...spine.files import RunUniverse, n_pieces, spine_of, states_of_subspine
 from .legacy import legacy_files, write_state
 from .levels import SUMMARY_LEVELS, entities_of, tables_of, variable_matrix, variables_of
 from .tables import (
+    COUNT,
     LABELLED,
     TABLES,
     LevelTable,
@@ -86,22 +96,17 @@ def write_table_margins(
     columns = entity_columns(of_level)
     kinds = {name: column.type for name, column in columns.items()}
     kinds |= dict.fromkeys(_end_columns(variables), pa.int64())
-    batches = _table_batches(columns, variables, answers)
+
+    def batches() -> Iterator[dict[str, pa.Array]]:
+        for parts in zip(*answers, strict=True):
+            (start, first), *_ = parts
+            codes = {
+                name: column.slice(start, len(first.estimate)) for name, column in columns.items()
+            }
+            yield codes | _variable_columns(variables, [part for _, part in parts])
+
     stem = directory / TABLES / f"{level.stem}{SUFFIX}"
-    return write_rows(stem, pa.schema(kinds), batches, text_form(columns))
-
-
-def _table_batches(
-    columns: Mapping[str, pa.Array],
-    variables: Sequence[str],
-    answers: Sequence[Iterator[tuple[int, CellAnswers]]],
-) -> Iterator[dict[str, pa.Array]]:
-    """Runs of entities, from the answers of each universe to them."""
-    for parts in zip(*answers, strict=True):
-        (start, first), *_ = parts
-        n = len(first.estimate)
-        codes = {name: column.slice(start, n) for name, column in columns.items()}
-        yield codes | _variable_columns(variables, [part for _, part in parts])
+    return write_rows(stem, pa.schema(kinds), batches(), text_form(columns))
 
 
 def _variable_columns(
@@ -169,13 +174,6 @@ def tabulated_universes(settings: TopdownSettings) -> tuple[str, ...]:
     return tuple(name for name in universes if tables_of(settings.schema_of(name)))
 
 
-def has_tables(settings: TopdownSettings) -> bool:
-    """Whether the release has tables."""
-    census = settings.compiled_census
-    named = census.tables if settings.release.tables and not census.summary_levels else ()
-    return bool(named or tabulated_universes(settings))
-
-
 def has_legacy(settings: TopdownSettings) -> bool:
     """Whether there will be P.L. 94-171 files, which need every table."""
     tables = {
@@ -186,20 +184,17 @@ def has_legacy(settings: TopdownSettings) -> bool:
     return settings.release.pl94171 and tables == {table.name for table in CENSUS.tables}
 
 
-def tables_of_run(run: RunDirectory, settings: TopdownSettings) -> NamedTables | LevelTables:
-    """The tables of a run in the form that its census declares."""
-    if settings.compiled_census.summary_levels:
-        return LevelTables(run, settings)
-    return NamedTables(run, settings)
-
-
-class LevelTables:
-    """The tables of summary levels of a run, and their margins; all universes share the files."""
+class RunTables:
+    """The tables of a run and their margins: one of every summary level, with the variables of all
+    universes; of a census without summary levels, the tables that it declares by name."""
 
     def __init__(self, run: RunDirectory, settings: TopdownSettings) -> None:
-        self.run, self.settings = run, settings
-        self.together = [settings.run.universes]
-        """Universes in the same files."""
+        self.run, self.settings, self.folder = run, settings, run.unchecked_release
+        self.universes = tabulated_universes(settings)
+        """Universes with tables of summary levels."""
+        census, self.declared = settings.compiled_census, dict[str, TableDeclaration]()
+        if settings.release.tables and not census.summary_levels:
+            self.declared = {table.name: table for table in census.tables}
 
     @cached_property
     def states(self) -> States:
@@ -209,29 +204,44 @@ class LevelTables:
     @property
     def n_pieces(self) -> int:
         """Number of pieces in which workers write the tables, each of a subspine."""
-        return n_pieces(self.run, self.settings, tabulated_universes(self.settings)[0])
+        return n_pieces(self.run, self.settings, self.universes[0]) if self.universes else 1
+
+    def stems_by_universes(self) -> dict[tuple[str, ...], list[str]]:
+        """Names of the tables by the universes that they are of, in the order of writing."""
+        if self.settings.compiled_census.summary_levels:
+            return {self.settings.run.universes: _STEMS if self.universes else []}
+        return {
+            (universe,): [name for name, own in self.declared.items() if own.universe == universe]
+            for universe in self.settings.run.universes
+        }
 
     def files(self) -> list[Path]:
-        """Paths of the tables in the order in which they are written."""
-        states = self.states.fips
-        return [*table_files(self.run.unchecked_release, _STEMS), *self._legacy_files(states)]
+        """Paths of the tables in the order in which they are written; empty without tables."""
+        if not self.universes:
+            return table_files(self.folder, self.declared)
+        return [*table_files(self.folder, _STEMS), *self._legacy_files(self.states.fips)]
 
     def write(self) -> list[Path]:
         """Write the tables from the estimates, using the pieces that exist; returns the files."""
-        of, place = self.n_pieces, self.run.unchecked_release
-        if of == 1:
-            self._write(place, self.states.fips)
-        else:
-            folders = [self.write_piece(number, of) for number in range(of)]
+        of = self.n_pieces
+        if of > 1:
+            folders = [self.write_piece(number, of) / TABLES for number in range(of)]
             for stem in _STEMS:
-                concatenate_rows(place / TABLES / stem, [one / TABLES / stem for one in folders])
+                concatenate_rows(self.folder / TABLES / stem, [one / stem for one in folders])
+        elif self.universes:
+            self._write(self.folder, self.states.fips)
+        elif self.declared:
+            areas = read_geography(geography_file(self.run))
+            for table in self.declared.values():
+                counts = RunUniverse(self.run, self.settings, table.universe).area_counts()
+                write_declared_table(self.settings, table, counts, areas, self.folder)
         return self.files()
 
     def write_piece(self, number: int, of: int) -> Path:
         """Write the tables of a subspine's states, unless they exist, with their P.L. 94-171 files;
         returns the folder of the tables."""
         folder = self.run.piece(TABLES, number, of)
-        spine = spine_of(self.run, tabulated_universes(self.settings)[0])
+        spine = spine_of(self.run, self.universes[0])
         states = states_of_subspine(spine, number, self.states.fips)
         files = [*table_files(folder, _STEMS), *self._legacy_files(states)]
         if not all(path.exists() for path in files):
@@ -244,7 +254,7 @@ class LevelTables:
 
         def tabulations() -> Iterator[list[LevelTable]]:
             chosen = replace(self.states, fips=tuple(states))
-            parts = state_tabulations(run, settings, tabulated_universes(settings), chosen)
+            parts = state_tabulations(run, settings, self.universes, chosen)
             for fips, tables in zip(states, parts, strict=True):
                 if has_legacy(settings):
                     write_state(tables, self._legacy_files([fips]))
@@ -256,89 +266,150 @@ class LevelTables:
         """The P.L. 94-171 files of some states, if there are any."""
         if not has_legacy(self.settings):
             return []
-        files = legacy_files(self.run.unchecked_release, self.states.fips)
+        files = legacy_files(self.folder, self.states.fips)
         return [path for fips in states for path in files[fips]]
 
-    def margin_pieces(self) -> list[str]:
-        """Tables with margins, each a piece, the longest first."""
-        return [*reversed(_STEMS)] if tabulated_universes(self.settings) else []
-
-    def universes_of(self, piece: str) -> tuple[str, ...]:
-        """The universes whose posteriors determine a piece of the margins."""
-        return tabulated_universes(self.settings)
-
-    def margin_files(self, piece: str) -> list[Path]:
-        """Paths of a piece of the margins."""
-        return table_files(self.run.unchecked_release, [piece], SUFFIX)
-
-    def write_margins(self, piece: str, found: Mapping[str, RunPosterior]) -> None:
-        """Write a piece of the margins, from the posteriors of its universes."""
-        own = {name: found[name] for name in tabulated_universes(self.settings)}
-        geography, folder = read_geography(geography_file(self.run)), self.run.unchecked_release
-        level = next(level for level in SUMMARY_LEVELS.values() if level.stem == piece)
-        write_table_margins(self.settings, own, geography, folder, level)
+    def write_margins(self, stem: str, found: Mapping[str, RunPosterior]) -> None:
+        """Write the margins of a table, from the posteriors of its universes."""
+        areas = read_geography(geography_file(self.run))
+        if stem in self.declared:
+            own = found[self.declared[stem].universe]
+            write_declared_margins(self.settings, self.declared[stem], own, areas, self.folder)
+            return
+        of_tables = {name: found[name] for name in self.universes}
+        level = next(level for level in SUMMARY_LEVELS.values() if level.stem == stem)
+        write_table_margins(self.settings, of_tables, areas, self.folder, level)
 
 
 _STEMS = [level.stem for level in SUMMARY_LEVELS.values()]
 """Names of the files of the summary levels, without endings."""
 
 
-class NamedTables:
-    """The named tables of a run, and their margins; each universe has files of its own."""
+REFUSAL = "summary/none.txt"
+"""File of a universe with the reason why it has no margins, below its folder of intervals."""
 
-    def __init__(self, run: RunDirectory, settings: TopdownSettings) -> None:
-        self.run, self.settings = run, settings
-        self.folder = run.unchecked_release
-        self.together = [(universe,) for universe in settings.run.universes]
-        """Universes in the same files."""
 
-    def tables(self) -> Sequence[TableDeclaration]:
-        """All declared tables, if tables are requested."""
-        return self.settings.compiled_census.tables if self.settings.release.tables else ()
+LEAST_APART = 1 << 13
+"""Blocks from which margins are written by several tasks: a table has seconds of work."""
 
-    @property
-    def n_pieces(self) -> int:
-        """Number of pieces in which workers write the tables."""
-        return 1
 
-    def files(self) -> list[Path]:
-        """Paths in the order in which they are written."""
-        return table_files(self.folder, [table.name for table in self.tables()])
+def has_margins(settings: TopdownSettings) -> bool:
+    """Whether margins are requested, noise was drawn, and every answer was measured."""
+    return (
+        settings.release.margins
+        and settings.has_all_measurements
+        and not any(settings.budget_of(universe).infinite for universe in settings.run.universes)
+    )
 
-    def write_piece(self, number: int, of: int) -> Path:
-        """Raises NotImplementedError: there is one piece."""
-        raise NotImplementedError
 
-    def write(self) -> list[Path]:
-        """Write all tables from the estimates; returns the files."""
-        areas, files = read_geography(geography_file(self.run)), list[Path]()
-        for table in self.tables():
-            counts = RunUniverse(self.run, self.settings, table.universe).area_counts()
-            written = write_declared_table(self.settings, table, counts, areas, self.folder)
-            files += [written.parquet, written.csv]
-        return files
+def universes_without_margins(run: RunDirectory, settings: TopdownSettings) -> dict[str, str]:
+    """The universes without the requested margins, with the reasons; empty before the margins are
+    made."""
+    files = {name: run.root / "intervals" / name / REFUSAL for name in settings.run.universes}
+    return {name: file.read_text("utf-8") for name, file in files.items() if file.exists()}
 
-    def margin_pieces(self) -> list[str]:
-        """Tables with margins, each a piece."""
-        return [
-            table.name
-            for (universe,) in self.together
-            for table in self.tables()
-            if table.universe == universe
+
+def missing_margins(
+    run: RunDirectory, settings: TopdownSettings
+) -> dict[tuple[str, ...], list[str]]:
+    """The tables without margins by the universes that get margins together, but for universes
+    that the run has recorded as too large."""
+    none, found = universes_without_margins(run, settings), {}
+    for universes, stems in RunTables(run, settings).stems_by_universes().items():
+        missing = [
+            stem
+            for stem in stems
+            if not all(path.exists() for path in table_files(run.unchecked_release, [stem], SUFFIX))
         ]
+        if missing and none.keys().isdisjoint(universes):
+            found[universes] = missing
+    return found
 
-    def universes_of(self, piece: str) -> tuple[str, ...]:
-        """The universes whose posteriors determine a table's margins."""
-        return (self._table(piece).universe,)
 
-    def margin_files(self, piece: str) -> list[Path]:
-        """Paths of the margins of a table."""
-        return table_files(self.folder, [piece], SUFFIX)
+def margins_apart(run: RunDirectory, settings: TopdownSettings) -> list[str]:
+    """The tables whose margins are worth a task of their own, the longest first: none of a run that
+    has few blocks or is too large for margins."""
+    missing = missing_margins(run, settings) if has_margins(settings) else {}
+    sizes = [spine_of(run, universe).n_blocks for universe in settings.run.universes]
+    return [*reversed([*chain(*missing.values())])] if max(sizes) >= LEAST_APART else []
 
-    def write_margins(self, piece: str, found: Mapping[str, RunPosterior]) -> None:
-        """Write the margins of a table, from the posteriors of its universes."""
-        table, areas = self._table(piece), read_geography(geography_file(self.run))
-        write_declared_margins(self.settings, table, found[table.universe], areas, self.folder)
 
-    def _table(self, name: str) -> TableDeclaration:
-        return next(table for table in self.tables() if table.name == name)
+def keep_estimates(run: RunDirectory, settings: TopdownSettings) -> bool:
+    """Store the estimates behind missing margins, from the measurements alone, for the tasks that
+    write them, or the reason why there are none; returns whether any were missing."""
+    missing = missing_margins(run, settings)
+    missing = {
+        names: of for names, of in missing.items() if not all(has_posterior(run, n) for n in names)
+    }
+    for universes in missing:
+        levels = _levels(run, settings, universes)
+        for name in [*levels]:
+            keep_posterior(run, name, RunPosterior.of(levels.pop(name)))
+    return bool(missing)
+
+
+def write_margins(run: RunDirectory, settings: TopdownSettings, only: str | None = None) -> int:
+    """Write the missing margins of the unchecked tables, or of one table; returns the number of
+    these tables.
+
+    Reads measurements, constraints and public geography. A universe whose estimates would not fit
+    in memory gets none, and the run records the reason. Universes in the same tables get margins
+    together or not at all; others are taken one after the other.
+    """
+    tables, n_tables = RunTables(run, settings), 0
+    for universes, missing in missing_margins(run, settings).items():
+        stems = [stem for stem in missing if only in (None, stem)]
+        if not stems:
+            continue
+        if all(has_posterior(run, name) for name in universes):
+            found = {name: posterior_of(run, name) for name in universes}
+        else:
+            levels = _levels(run, settings, universes)
+            found = {name: RunPosterior.of(levels.pop(name)) for name in [*levels]}
+        if found:
+            for stem in stems:
+                tables.write_margins(stem, found)
+            n_tables += len(stems)
+    if only is None:
+        for universe in settings.run.universes:
+            drop_posterior(run, universe)
+    return n_tables
+
+
+def _levels(
+    run: RunDirectory, settings: TopdownSettings, universes: Sequence[str]
+) -> dict[str, RunLevels]:
+    """The measurements of universes; empty where their estimates would be too large to be in memory
+    together, and the reason is then recorded."""
+    levels = {name: RunLevels.read(run, settings, name) for name in universes}
+    together = sum(own.size.numbers for own in levels.values())
+    reasons = {name: margins_refusal(name, own.size, together) for name, own in levels.items()}
+    for name, why in reasons.items():
+        if why is not None:
+            write_text(run.root / "intervals" / name / REFUSAL, why)
+    return {} if any(reasons.values()) else levels
+
+
+def counts_in_margins(release: Path) -> list[dict[str, str | int]]:
+    """For each table of a release with margins, its counts that are not known exactly, and the
+    shares of them below, inside and above their intervals."""
+    rows: list[dict[str, str | int]] = []
+    for path in sorted((release / TABLES).glob(f"*{SUFFIX}.parquet")):
+        stem, names = path.stem.removesuffix(SUFFIX), pq.read_schema(path).names
+        ends = {COUNT: [LOWER, UPPER]}
+        if LOWER not in names:
+            found = [name.removesuffix("_LOWER") for name in names if name.endswith("_LOWER")]
+            ends = {name: [f"{name}_LOWER", f"{name}_UPPER"] for name in found}
+        n_open, n_below, n_above = np.zeros(3, dtype=np.int64)
+        for name, own in ends.items():  # One column at a time: tables of blocks are large.
+            count = pq.read_table(path.with_stem(stem), columns=[name])[name].to_numpy()
+            lower, upper = (column.to_numpy() for column in pq.read_table(path, columns=own))
+            is_open = lower < upper
+            n_open += is_open.sum()
+            n_below += (is_open & (count < lower)).sum()
+            n_above += (is_open & (count > upper)).sum()
+        if n_open:
+            row: dict[str, str | int] = {"table": stem, "counts": int(n_open)}
+            shares = {"below": n_below, "inside": n_open - n_below - n_above, "above": n_above}
+            rows.append(row | {place: f"{n / n_open:.1%}" for place, n in shares.items()})
+    return rows
