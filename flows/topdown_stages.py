@@ -16,23 +16,22 @@ from ..tasks.products.steps import check_release, release_run, report_run
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.topdown.checks.accuracy.compared import universes_in_pieces
 from ..tasks.topdown.checks.accuracy.steps import compare_piece, compare_with_truth, predict_errors
-from ..tasks.topdown.checks.pieces import pieces_apart
-from ..tasks.topdown.checks.steps import check_piece
 from ..tasks.topdown.estimation.steps import COMBINE, ESTIMATE, combine, estimate, estimation_order
 from ..tasks.topdown.release.microdata import n_parts
-from ..tasks.topdown.release.tabulations.run import RunTables, has_margins, margins_apart
+from ..tasks.topdown.release.tabulations.run import RunTables, has_margins, margin_pieces
 from ..tasks.topdown.settings import TopdownSettings
-from ..tasks.topdown.spine.files import shards_by_geolevel
+from ..tasks.topdown.spine.files import n_tasks, shards_by_geolevel
 from ..tasks.topdown.steps import (
+    check_share,
     keep_margin_estimates,
     measure,
     summarise_spine,
     write_formats,
+    write_margin_piece,
     write_microdata,
     write_microdata_part,
     write_redistricting_tables,
     write_release_margins,
-    write_table_margins,
     write_table_piece,
 )
 from .stages import Future, finish, stage
@@ -65,16 +64,14 @@ class TopdownStages:
     def begin_margins(self, measured: Iterable[Future]) -> list[Future]:
         """Submit the margins of a large run's tables, and the estimates behind them, in
         the background."""
-        root, tables = self.root, margins_apart(self.run, self.settings)
-        if not tables:
+        root, of = self.root, margin_pieces(self.run, self.settings)
+        if of < 2:
             return []
         with stage("margins", "margins posterior", background=True):
             kept = keep_margin_estimates.submit(root, wait_for=measured)
         with stage("margins", background=True):
-            return [
-                kept,
-                *(write_table_margins.submit(root, name, wait_for=[kept]) for name in tables),
-            ]
+            pieces = [write_margin_piece.submit(root, n, of, wait_for=[kept]) for n in range(of)]
+            return [kept, *pieces]
 
     def estimate_universes(
         self,
@@ -163,16 +160,12 @@ class TopdownStages:
         """
         root = self.root
         with stage("checks"):
-            pieces = [
-                check_piece.submit(
-                    root, piece.kind, piece.subject, piece.number, piece.of, wait_for=written
-                )
-                for piece in pieces_apart(self.run)
-            ]
-            checked = check_release.submit(root, wait_for=[*written, *pieces])
-        finish([*background, *pieces, checked])
+            checked = in_pieces(
+                check_share, check_release, root, of=n_tasks(self.run), after=written
+            )
+        finish([*background, *checked])
         with stage("release"):
-            released = release_run.submit(root, wait_for=[checked])
+            released = release_run.submit(root, wait_for=checked)
         for universe, spine in spines.items():
             with stage("spine summary", f"{universe} spine summary"):
                 summarise_spine.submit(root, universe, wait_for=[spine])

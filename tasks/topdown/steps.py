@@ -1,16 +1,19 @@
-"""Steps of topdown and estimate from the spine to the measurements, and those of the release."""
+"""Steps of topdown and estimate from the spine to the measurements, of the release, and of its
+checks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
 
+from ...validation.outcome import CHECKS_FILE
 from ..dissemination.csvw import write_csvw
 from ..dissemination.geoparquet import write_geoparquet
 from ..dissemination.sdmx import write_sdmx
 from ..runs.directory import RunDirectory
 from ..runs.handles import Made, created, created_or_reused, once, reused
 from ..runs.steps import step
+from .checks.pieces import write_findings
 from .measurement.measure import measure_once, measurement_file
 from .measurement.public_answers import constrain_universe
 from .paths import geography_file, spine_folder, state_totals_file
@@ -142,17 +145,17 @@ def write_microdata(run: RunDirectory, settings: TopdownSettings, universe: str)
 
 @step("keep estimates", TopdownSettings, run_name="estimates of margins")
 def keep_margin_estimates(run: RunDirectory, settings: TopdownSettings) -> Made:
-    """Compute the unbiased estimates behind the margins, for `write_table_margins`."""
+    """Compute the unbiased estimates behind the margins, for `write_margin_piece`."""
     folder = run.root / "intervals"
     if run.release.exists() or not keep_estimates(run, settings):
         return reused(folder)
     return created(folder)
 
 
-@step("write table margins", TopdownSettings, run_name="margins of {table}")
-def write_table_margins(run: RunDirectory, settings: TopdownSettings, table: str) -> Made:
-    """Write the margins of one table of a large run, for `write_release_margins`."""
-    if run.release.exists() or not write_margins(run, settings, table):
+@step("write margin piece", TopdownSettings, run_name="margins {number}")
+def write_margin_piece(run: RunDirectory, settings: TopdownSettings, number: int, of: int) -> Made:
+    """Write the margins of some tables of a large run, for `write_release_margins`."""
+    if run.release.exists() or not write_margins(run, settings, (number, of)):
         return reused(run.release if run.release.exists() else run.unchecked_release)
     return created(run.unchecked_release)
 
@@ -215,3 +218,12 @@ def summarise_spine(run: RunDirectory, settings: TopdownSettings, universe: str)
         return reused(folder)
     write_summary(run, settings, universe)
     return created(folder)
+
+
+@step("check share", TopdownSettings, run_name="checks {number}")
+def check_share(run: RunDirectory, settings: TopdownSettings, number: int, of: int) -> Made:
+    """Check some pieces of a large run, by code independent of the estimator, for
+    `check_release`."""
+    if run.release.exists():
+        return reused(run.checks / CHECKS_FILE)
+    return created_or_reused(run.checks, is_new=write_findings(run, number, of))

@@ -37,7 +37,7 @@ from ...census.census import Census
 from ...census.invariants import read_geography
 from ...census.queries import TOTAL, has_attributes, incidence, marginal_query
 from ...census.schema import Schema
-from ...dissemination.fitness import fitness
+from ...dissemination.fitness import counts_in_margins, fitness
 from ...pages.document import NONE, Block, Document, Figure, Link, Section, Table
 from ...pages.figures import area_map
 from ...pages.numbers import format_delta, format_epsilon, format_rho
@@ -60,14 +60,7 @@ from ..workload.privacy_curve import OTHERS, QUESTION, privacy_curve, scope_of_f
 from ..workload.statement import sentences_about, text_of
 from .spine_summary import spine_section
 from .tabulations.levels import SUMMARY_LEVELS, entities_of
-from .tabulations.run import (
-    LOWER,
-    MARGIN_LEVEL,
-    SUFFIX,
-    UPPER,
-    counts_in_margins,
-    universes_without_margins,
-)
+from .tabulations.run import LOWER, MARGIN_LEVEL, SUFFIX, UPPER, universes_without_margins
 from .tabulations.tables import TABLES
 
 

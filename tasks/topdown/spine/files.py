@@ -410,6 +410,8 @@ BLOCKS_PER_SUBSPINE = 1 << 13
 """Blocks of a spine from which it is cut into subspines, and of each of them, except for larger
 states: some tenths of a second of most kinds of work."""
 
+BLOCKS_PER_TASK = 1 << 13
+
 STATE = "State"
 
 
@@ -460,6 +462,12 @@ def n_pieces(run: RunDirectory, settings: TopdownSettings, universe: str) -> int
     """Number of pieces of the work on a universe's areas, each a subspine: one where entities may
     extend over several states, unlike those of summary levels."""
     return n_subspines(spine_of(run, universe)) if settings.compiled_census.summary_levels else 1
+
+
+def n_tasks(run: RunDirectory) -> int:
+    """Number of tasks that share the work of a stage on a run's areas, by their public number;
+    what is done for every task alike takes a tenth of a second."""
+    return -(-pq.read_metadata(geography_file(run)).num_rows // BLOCKS_PER_TASK)
 
 
 def subspine_of(spine: Spine, number: int) -> Subspine:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from spineflow.tasks.census.queries import marginal_query
+from spineflow.tasks.dissemination.fitness import counts_in_margins
 from spineflow.tasks.pages.document import Document, to_html
 from spineflow.tasks.pages.template import parts_of
 from spineflow.tasks.products.product import Caution
@@ -16,7 +17,6 @@ from spineflow.tasks.topdown.intervals.report import write_run_intervals
 from spineflow.tasks.topdown.intervals.run_posterior import RunLevels, RunPosterior
 from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.release.tabulations.run import (
-    counts_in_margins,
     missing_margins,
     universes_without_margins,
     write_margins,

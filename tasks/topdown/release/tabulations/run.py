@@ -26,13 +26,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 from scipy import sparse
 
 from ....census.areas import descriptions, entities
 from ....census.cef_2020 import CENSUS
 from ....census.declarations import SummaryLevelDeclaration, TableDeclaration
 from ....census.invariants import read_geography
+from ....census.schema import Schema
 from ....runs.directory import RunDirectory
 from ....runs.files import write_text
 from ....runs.stamps import WrittenFiles, concatenate_rows, write_rows
@@ -49,11 +49,10 @@ from ...intervals.run_posterior import (
 )
 from ...paths import geography_file
 from ...settings import TopdownSettings
-from ...spine.files import RunUniverse, n_pieces, spine_of, states_of_subspine
+from ...spine.files import RunUniverse, n_pieces, n_tasks, spine_of, states_of_subspine
 from .legacy import legacy_files, write_state
 from .levels import SUMMARY_LEVELS, entities_of, tables_of, variable_matrix, variables_of
 from .tables import (
-    COUNT,
     LABELLED,
     TABLES,
     LevelTable,
@@ -74,25 +73,22 @@ LOWER, UPPER = "lower", "upper"
 
 
 def write_table_margins(
-    settings: TopdownSettings,
-    found: Mapping[str, RunPosterior],
+    cells: Mapping[Schema, PublishedCells],
     geography: pd.DataFrame,
     directory: Path,
     level: SummaryLevelDeclaration,
 ) -> WrittenFiles:
     """Write the margins of the redistricting tables of a summary level below `directory`.
 
-    `found` has the posterior of each universe, in the order of the tables.
+    `cells` has the variables by the schema of each universe, in the order of the tables.
     """
     # Uninhabitable blocks are on no spine.
     blocks, of_level = pd.Index(geography["block_geocode"]), entities_of(geography, level)
     variables, answers = list[str](), []
-    for name, own in found.items():
-        schema = settings.schema_of(name)
+    for schema, own in cells.items():
         variables += variables_of(schema)
-        cells = PublishedCells(own, sparse.csr_array(variable_matrix(schema).T))
-        row = blocks.get_indexer(own.spine.block_geocode)
-        answers.append(cells.of_areas(_areas(of_level.block_entity[row], len(of_level))))
+        row = blocks.get_indexer(own.found.spine.block_geocode)
+        answers.append(own.of_areas(_areas(of_level.block_entity[row], len(of_level))))
     columns = entity_columns(of_level)
     kinds = {name: column.type for name, column in columns.items()}
     kinds |= dict.fromkeys(_end_columns(variables), pa.int64())
@@ -269,16 +265,19 @@ class RunTables:
         files = legacy_files(self.folder, self.states.fips)
         return [path for fips in states for path in files[fips]]
 
-    def write_margins(self, stem: str, found: Mapping[str, RunPosterior]) -> None:
-        """Write the margins of a table, from the posteriors of its universes."""
+    def write_margins(self, stems: Sequence[str], found: Mapping[str, RunPosterior]) -> None:
+        """Write the margins of some tables, from the posteriors of their universes."""
         areas = read_geography(geography_file(self.run))
-        if stem in self.declared:
-            own = found[self.declared[stem].universe]
-            write_declared_margins(self.settings, self.declared[stem], own, areas, self.folder)
-            return
-        of_tables = {name: found[name] for name in self.universes}
-        level = next(level for level in SUMMARY_LEVELS.values() if level.stem == stem)
-        write_table_margins(self.settings, of_tables, areas, self.folder, level)
+        for table in (self.declared[stem] for stem in stems if stem in self.declared):
+            of_table = found[table.universe]
+            write_declared_margins(self.settings, table, of_table, areas, self.folder)
+        schemas = [self.settings.schema_of(name) for name in self.universes]
+        cells = {
+            schema: PublishedCells(found[name], sparse.csr_array(variable_matrix(schema).T))
+            for name, schema in zip(self.universes, schemas, strict=True)
+        }
+        for level in (own for own in SUMMARY_LEVELS.values() if own.stem in stems):
+            write_table_margins(cells, areas, self.folder, level)
 
 
 _STEMS = [level.stem for level in SUMMARY_LEVELS.values()]
@@ -287,10 +286,6 @@ _STEMS = [level.stem for level in SUMMARY_LEVELS.values()]
 
 REFUSAL = "summary/none.txt"
 """File of a universe with the reason why it has no margins, below its folder of intervals."""
-
-
-LEAST_APART = 1 << 13
-"""Blocks from which margins are written by several tasks: a table has seconds of work."""
 
 
 def has_margins(settings: TopdownSettings) -> bool:
@@ -310,37 +305,40 @@ def universes_without_margins(run: RunDirectory, settings: TopdownSettings) -> d
 
 
 def missing_margins(
-    run: RunDirectory, settings: TopdownSettings
+    run: RunDirectory, settings: TopdownSettings, share: tuple[int, int] = (0, 1)
 ) -> dict[tuple[str, ...], list[str]]:
-    """The tables without margins by the universes that get margins together, but for universes
-    that the run has recorded as too large."""
-    none, found = universes_without_margins(run, settings), {}
-    for universes, stems in RunTables(run, settings).stems_by_universes().items():
-        missing = [
-            stem
-            for stem in stems
-            if not all(path.exists() for path in table_files(run.unchecked_release, [stem], SUFFIX))
-        ]
-        if missing and none.keys().isdisjoint(universes):
+    """The tables of a share, number and of how many, that lack margins, by the universes that get
+    margins together; none of universes that the run has recorded as too large."""
+    tables, (number, of), found = RunTables(run, settings), share, {}
+    by_universes = tables.stems_by_universes()
+    # The last tables, of the smallest areas, are the longest.
+    chosen = [*reversed([*chain(*by_universes.values())])][number::of]
+    lacking = {
+        stem
+        for stem in chosen
+        if not all(path.exists() for path in table_files(tables.folder, [stem], SUFFIX))
+    }
+    for universes, stems in by_universes.items():
+        missing = [stem for stem in stems if stem in lacking]
+        if missing and universes_without_margins(run, settings).keys().isdisjoint(universes):
             found[universes] = missing
     return found
 
 
-def margins_apart(run: RunDirectory, settings: TopdownSettings) -> list[str]:
-    """The tables whose margins are worth a task of their own, the longest first: none of a run that
-    has few blocks or is too large for margins."""
+def margin_pieces(run: RunDirectory, settings: TopdownSettings) -> int:
+    """Number of pieces, of some tables each, in which workers write the missing margins."""
     missing = missing_margins(run, settings) if has_margins(settings) else {}
-    sizes = [spine_of(run, universe).n_blocks for universe in settings.run.universes]
-    return [*reversed([*chain(*missing.values())])] if max(sizes) >= LEAST_APART else []
+    return min(n_tasks(run), sum(map(len, missing.values())))
 
 
 def keep_estimates(run: RunDirectory, settings: TopdownSettings) -> bool:
     """Store the estimates behind missing margins, from the measurements alone, for the tasks that
     write them, or the reason why there are none; returns whether any were missing."""
-    missing = missing_margins(run, settings)
-    missing = {
-        names: of for names, of in missing.items() if not all(has_posterior(run, n) for n in names)
-    }
+    missing = [
+        names
+        for names in missing_margins(run, settings)
+        if not all(has_posterior(run, name) for name in names)
+    ]
     for universes in missing:
         levels = _levels(run, settings, universes)
         for name in [*levels]:
@@ -348,29 +346,27 @@ def keep_estimates(run: RunDirectory, settings: TopdownSettings) -> bool:
     return bool(missing)
 
 
-def write_margins(run: RunDirectory, settings: TopdownSettings, only: str | None = None) -> int:
-    """Write the missing margins of the unchecked tables, or of one table; returns the number of
-    these tables.
+def write_margins(
+    run: RunDirectory, settings: TopdownSettings, share: tuple[int, int] | None = None
+) -> int:
+    """Write the missing margins of the unchecked tables, or of a share of these (see
+    `missing_margins`); returns the number of these tables.
 
     Reads measurements, constraints and public geography. A universe whose estimates would not fit
     in memory gets none, and the run records the reason. Universes in the same tables get margins
     together or not at all; others are taken one after the other.
     """
     tables, n_tables = RunTables(run, settings), 0
-    for universes, missing in missing_margins(run, settings).items():
-        stems = [stem for stem in missing if only in (None, stem)]
-        if not stems:
-            continue
+    for universes, stems in missing_margins(run, settings, share or (0, 1)).items():
         if all(has_posterior(run, name) for name in universes):
             found = {name: posterior_of(run, name) for name in universes}
         else:
             levels = _levels(run, settings, universes)
             found = {name: RunPosterior.of(levels.pop(name)) for name in [*levels]}
         if found:
-            for stem in stems:
-                tables.write_margins(stem, found)
+            tables.write_margins(stems, found)
             n_tables += len(stems)
-    if only is None:
+    if share is None:
         for universe in settings.run.universes:
             drop_posterior(run, universe)
     return n_tables
@@ -388,28 +384,3 @@ def _levels(
         if why is not None:
             write_text(run.root / "intervals" / name / REFUSAL, why)
     return {} if any(reasons.values()) else levels
-
-
-def counts_in_margins(release: Path) -> list[dict[str, str | int]]:
-    """For each table of a release with margins, its counts that are not known exactly, and the
-    shares of them below, inside and above their intervals."""
-    rows: list[dict[str, str | int]] = []
-    for path in sorted((release / TABLES).glob(f"*{SUFFIX}.parquet")):
-        stem, names = path.stem.removesuffix(SUFFIX), pq.read_schema(path).names
-        ends = {COUNT: [LOWER, UPPER]}
-        if LOWER not in names:
-            found = [name.removesuffix("_LOWER") for name in names if name.endswith("_LOWER")]
-            ends = {name: [f"{name}_LOWER", f"{name}_UPPER"] for name in found}
-        n_open, n_below, n_above = np.zeros(3, dtype=np.int64)
-        for name, own in ends.items():  # One column at a time: tables of blocks are large.
-            count = pq.read_table(path.with_stem(stem), columns=[name])[name].to_numpy()
-            lower, upper = (column.to_numpy() for column in pq.read_table(path, columns=own))
-            is_open = lower < upper
-            n_open += is_open.sum()
-            n_below += (is_open & (count < lower)).sum()
-            n_above += (is_open & (count > upper)).sum()
-        if n_open:
-            row: dict[str, str | int] = {"table": stem, "counts": int(n_open)}
-            shares = {"below": n_below, "inside": n_open - n_below - n_above, "above": n_above}
-            rows.append(row | {place: f"{n / n_open:.1%}" for place, n in shares.items()})
-    return rows

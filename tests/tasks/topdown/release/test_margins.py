@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from spineflow.tasks.dissemination.fitness import counts_in_margins
 from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.files import STAMP_FILE
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.checks.replicate import (
     estimate,
@@ -21,18 +23,17 @@ from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.intervals.report import write_run_intervals
 from spineflow.tasks.topdown.intervals.run_posterior import RunLevels
 from spineflow.tasks.topdown.release.microdata import write_universe
-from spineflow.tasks.topdown.release.tabulations import run as margins
 from spineflow.tasks.topdown.release.tabulations.levels import SUMMARY_LEVELS
 from spineflow.tasks.topdown.release.tabulations.run import (
     RunTables,
-    counts_in_margins,
     has_margins,
     keep_estimates,
-    margins_apart,
+    margin_pieces,
     missing_margins,
     write_margins,
 )
 from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.spine import files
 from spineflow.validation.outcome import Failures
 from spineflow.validation.topdown.tables import check_margins
 
@@ -57,6 +58,8 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunDirectory, To
     layout = lay_out(read_dataset(settings, folder / "dataset"), settings, folder / "layout")
     run = estimate(measure(layout, settings, folder / "measured"), settings, folder / "run")
     run.unchecked_release.mkdir()
+    for name in ("settings.toml", STAMP_FILE):
+        (run.root / name).touch()
     (run.root / "confidential").unlink()
     for universe in settings.run.universes:
         write_universe(run, settings, universe)
@@ -228,7 +231,7 @@ def test_missing_margins_are_written_again_in_every_byte(released, tmp_path: Pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("census", "is_kept"), covering(["released", "country"], [True, False]))
-def test_tasks_write_margins_table_by_table(
+def test_tasks_write_margins_in_pieces(
     census: str,
     is_kept: bool,
     request: pytest.FixtureRequest,
@@ -241,15 +244,16 @@ def test_tasks_write_margins_table_by_table(
     shutil.copytree(made.root, run.root, symlinks=True)
     for path in run.unchecked_release.rglob("*_margins.*"):
         path.unlink()
-    assert margins_apart(run, settings) == []
-    monkeypatch.setattr(margins, "LEAST_APART", 0)
-    tables = margins_apart(run, settings)
+    assert margin_pieces(run, settings) == 1
+    monkeypatch.setattr(files, "BLOCKS_PER_TASK", 5)
+    of = margin_pieces(run, settings)
+    assert of > 1
     if is_kept:
         assert keep_estimates(run, settings) and not keep_estimates(run, settings)
         monkeypatch.setattr(RunLevels, "read", None)
-    for table in tables:
+    for number in range(of):
         assert missing_margins(run, settings)
-        assert write_margins(run, settings, table) == 1
+        assert write_margins(run, settings, (number, of)) > 0
     assert not missing_margins(run, settings) and written(run) == written(made)
     assert write_margins(run, settings) == 0
     assert not list(run.root.glob("intervals/*/estimates.*"))
