@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from ...validation.outcome import CHECKS_FILE
 from ..dissemination.csvw import write_csvw
 from ..dissemination.geoparquet import write_geoparquet
 from ..dissemination.sdmx import write_sdmx
@@ -143,38 +142,35 @@ def write_microdata(run: RunDirectory, settings: TopdownSettings, universe: str)
     return created(written.csv, {"rows": written.n_rows})
 
 
-@step("keep estimates", TopdownSettings, run_name="estimates of margins")
+def _release_of(run: RunDirectory, *_: object) -> Path:
+    """The finished release, after which nothing is left to do for a step that makes it."""
+    return run.release
+
+
+@step("keep estimates", TopdownSettings, run_name="estimates of margins", made_at=_release_of)
 def keep_margin_estimates(run: RunDirectory, settings: TopdownSettings) -> Made:
     """Compute the unbiased estimates behind the margins, for `write_margin_piece`."""
-    folder = run.root / "intervals"
-    if run.release.exists() or not keep_estimates(run, settings):
-        return reused(folder)
-    return created(folder)
+    return created_or_reused(run.root / "intervals", is_new=keep_estimates(run, settings))
 
 
-@step("write margin piece", TopdownSettings, run_name="margins {number}")
+@step("write margin piece", TopdownSettings, run_name="margins {number}", made_at=_release_of)
 def write_margin_piece(run: RunDirectory, settings: TopdownSettings, number: int, of: int) -> Made:
     """Write the margins of some tables of a large run, for `write_release_margins`."""
-    if run.release.exists() or not write_margins(run, settings, (number, of)):
-        return reused(run.release if run.release.exists() else run.unchecked_release)
-    return created(run.unchecked_release)
+    is_new = write_margins(run, settings, (number, of)) > 0
+    return created_or_reused(run.unchecked_release, is_new=is_new)
 
 
-@step("write margins", TopdownSettings, run_name="margins")
+@step("write margins", TopdownSettings, run_name="margins", made_at=_release_of)
 def write_release_margins(run: RunDirectory, settings: TopdownSettings) -> Made:
     """Write the intervals of all other tables' counts, from the measurements alone."""
-    if run.release.exists():
-        return reused(run.release)
     is_new = bool(missing_margins(run, settings))
     write_margins(run, settings)
     return created_or_reused(run.unchecked_release, is_new=is_new)
 
 
-@step("write formats", TopdownSettings, run_name="formats")
+@step("write formats", TopdownSettings, run_name="formats", made_at=_release_of)
 def write_formats(run: RunDirectory, settings: TopdownSettings) -> Made:
     """Write the tables and their margins in the formats of systems that load them."""
-    if run.release.exists():
-        return reused(run.release)
     release, asked, files = run.unchecked_release, settings.release, list[Path]()
     labels = variable_labels(map(settings.schema_of, settings.run.universes))
     if asked.sdmx is not None:
@@ -186,21 +182,19 @@ def write_formats(run: RunDirectory, settings: TopdownSettings) -> Made:
     return created(release, {"files": len(files)})
 
 
-@step("write table piece", TopdownSettings, run_name="tables {number}")
+@step("write table piece", TopdownSettings, run_name="tables {number}", made_at=_release_of)
 def write_table_piece(run: RunDirectory, settings: TopdownSettings, number: int, of: int) -> Made:
     """Write the tables of some states, for `write_redistricting_tables`."""
-    place, tables = run.unchecked_release, RunTables(run, settings)
-    if run.release.exists() or all(path.exists() for path in tables.files()):
-        return reused(run.release if run.release.exists() else place)
+    tables = RunTables(run, settings)
+    if all(path.exists() for path in tables.files()):
+        return reused(run.unchecked_release)
     return created(tables.write_piece(number, of))
 
 
-@step("write tables", TopdownSettings, run_name="tables")
+@step("write tables", TopdownSettings, run_name="tables", made_at=_release_of)
 def write_redistricting_tables(run: RunDirectory, settings: TopdownSettings) -> Made:
     """Tabulate the block estimates at every summary level, as tables and in the P.L. 94-171
     format."""
-    if run.release.exists():
-        return reused(run.release)
     run.unchecked_release.mkdir(exist_ok=True)
     tables = RunTables(run, settings)
     files = tables.files()
@@ -220,10 +214,8 @@ def summarise_spine(run: RunDirectory, settings: TopdownSettings, universe: str)
     return created(folder)
 
 
-@step("check share", TopdownSettings, run_name="checks {number}")
+@step("check share", TopdownSettings, run_name="checks {number}", made_at=_release_of)
 def check_share(run: RunDirectory, settings: TopdownSettings, number: int, of: int) -> Made:
     """Check some pieces of a large run, by code independent of the estimator, for
     `check_release`."""
-    if run.release.exists():
-        return reused(run.checks / CHECKS_FILE)
     return created_or_reused(run.checks, is_new=write_findings(run, number, of))

@@ -58,7 +58,7 @@ from ..workload.costs import cost_of, reported_delta, universe_plan
 from ..workload.exact_loss import exact_curve, exact_epsilon, exact_parts, paths_of
 from ..workload.privacy_curve import OTHERS, QUESTION, privacy_curve, scope_of_figures, whole_curves
 from ..workload.statement import sentences_about, text_of
-from .spine_summary import spine_section
+from .spine_summary import spine_facts
 from .tabulations.levels import SUMMARY_LEVELS, entities_of
 from .tabulations.run import LOWER, MARGIN_LEVEL, SUFFIX, UPPER, universes_without_margins
 from .tabulations.tables import TABLES
@@ -98,7 +98,7 @@ def report(
         level=MARGIN_LEVEL,
         in_margins=counts_in_margins(run.release),
         without_margins=universes_without_margins(run, settings),
-        spines=[spine_section(run, settings, universe) for universe in universes],
+        spines=[spine_facts(run, settings, universe) for universe in universes],
         solves=solves_table(run),
     )
 

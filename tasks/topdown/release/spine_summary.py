@@ -16,6 +16,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -34,8 +35,9 @@ from ....geography.variance import (
 from ...census.invariants import read_geography, read_invariants
 from ...census.queries import marginal_query
 from ...census.schema import Schema
-from ...pages.document import NONE, Block, Details, Document, Figure, Section, Table
+from ...pages.document import NONE, Block, Document, Figure, Section, Table
 from ...pages.figures import bar_chart
+from ...pages.template import parts_of
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.files import read_declared
@@ -250,50 +252,32 @@ CATEGORY_NAMES, SPINE_NAMES = _WORDS["categories"], _WORDS["spines"]
 STATISTICS = _WORDS["statistics"]
 
 
-def spine_section(run: RunDirectory, settings: TopdownSettings, universe: str) -> Section:
-    """Tables and charts of the spine summary of a universe."""
+def spine_facts(run: RunDirectory, settings: TopdownSettings, universe: str) -> dict[str, Any]:
+    """Tables, charts and words of the report's part on a universe's spine, by their names in its
+    template."""
     summary = read_summary(run, universe)
     spine = settings.geography.spine
     census, made = settings.compiled_census, spines_of(settings)
     declared = census.universes[universe]
-    counted, imposed = declared.counted.text, "counts are made non-negative and whole"
-    exact = [i.geolevel for i in declared.invariants if i.geolevel != census.geolevels[-1]]
-    if exact and not settings.blocks_only:
-        imposed = f"the exact answers at {', '.join(dict.fromkeys(exact))} are used and {imposed}"
-    noise = " This run drew no noise; the prediction is for its budget." * settings.privacy.infinite
-    taker = f"{settings.area_word}s" if settings.blocks_only else "parent"
-    moved = ""
+    invariants = [i.geolevel for i in declared.invariants if i.geolevel != census.geolevels[-1]]
     is_moved = set(summary.geounits["geolevel"]) - set(GEOLEVEL_ORDER["aian"])
-    if is_moved and made.before == "aian":
-        moved = " Its tracts take the budget of the geolevels that it does not have."
-    blocks: list[Block] = [
-        f"Geounits of the {SPINE_NAMES[spine]}, and the children of a geounit at the geolevel "
-        f"below. A bypassed geounit is not measured: its share of the budget went to its {taker}.",
-        _geounits(settings, _of(summary.geounits, spine), _of(summary.fan_out, spine)),
-    ]
-    blocks += tabulated_deviations(settings, summary.tabulated, universe)
-    if summary.distances.empty:
-        blocks.append("No off-spine entity is targeted in this geography.")
-        return Section(f"The spine of {universe}", tuple(blocks))
-    distances, deviations = (
-        with_category_names(frame) for frame in (summary.distances, summary.standard_deviations)
-    )
-    blocks += [
-        "Off-spine distance: the fewest geounits that must be added and subtracted to make up an "
-        f"entity, over the entities of each category. Fewer is better. The "
-        f"{SPINE_NAMES[made.before]} is the spine of the same geography without optimised groups."
-        f"{moved}",
-        *_distances(distances, universe),
-        f"Predicted standard deviation of an entity's {counted}, if all measurements are combined "
-        f"by weighted least squares, before {imposed}.{noise}",
-        statistics_table(deviations),
-        *means_chart(
-            deviations,
-            f"mean standard deviation ({counted})",
-            f"Predicted standard deviation by category, {universe}",
-        ),
-    ]
-    return Section(f"The spine of {universe}", tuple(blocks))
+    found = {
+        "universe": universe,
+        "spine": SPINE_NAMES[spine],
+        "before": SPINE_NAMES[made.before],
+        "is_moved": is_moved and made.before == "aian",
+        "counted": declared.counted.text,
+        "exact": list(dict.fromkeys(invariants)),
+        "geounits": _geounits(settings, _of(summary.geounits, spine), _of(summary.fan_out, spine)),
+        "tabulated": tabulated_deviations(settings, summary.tabulated, universe),
+        "distances": [],
+    }
+    if not summary.distances.empty:
+        label = f"mean standard deviation ({declared.counted.text})"
+        title = f"Predicted standard deviation by category, {universe}"
+        found["distances"] = _distances(summary.distances, universe)
+        found["deviations"] = _statistics(summary.standard_deviations, label, title)
+    return found
 
 
 def areas_section(settings: TopdownSettings, universe: str, tables: PublicTables) -> Section:
@@ -370,23 +354,24 @@ def statistics_table(frame: pd.DataFrame) -> Table:
     return Table(("category", "entities", "spine", *STATISTICS.values()), tuple(rows))
 
 
-def means_chart(frame: pd.DataFrame, label: str, title: str) -> list[Figure]:
-    """Bars of the means by category, one for each spine; none where a mean is infinite."""
+def _statistics(frame: pd.DataFrame, label: str, title: str) -> list[Block]:
+    """The statistics of a summary's frame, and bars of the means by category, one for each spine;
+    no bars where a mean is infinite."""
+    frame = with_category_names(frame)
     means = frame.pivot(index="category", columns="spine", values="mean")
     means = means.loc[frame["category"].unique(), frame["spine"].unique()]
     means = means[np.isfinite(means).all(axis=1)]
     if means.empty:
-        return []
-    names = list(means.index)
+        return [statistics_table(frame)]
     series = {SPINE_NAMES[spine]: means[spine].tolist() for spine in means}
-    return [Figure(bar_chart(names, series, title=title, value_label=label), f"{title}.")]
+    chart = bar_chart(list(means.index), series, title=title, value_label=label)
+    return [statistics_table(frame), Figure(chart, f"{title}.")]
 
 
 def _distances(frame: pd.DataFrame, universe: str) -> list[Block]:
     """Statistics of the off-spine distances of categories, and their means as a chart."""
     title = f"Mean off-spine distance by category, {universe}"
-    label = "mean off-spine distance (geounits)"
-    return [statistics_table(frame), *means_chart(frame, label, title)]
+    return _statistics(frame, "mean off-spine distance (geounits)", title)
 
 
 MOST_ENTITIES = 1000
@@ -395,21 +380,14 @@ MOST_ENTITIES = 1000
 
 def spine_document(settings: TopdownSettings, found: SpineDistances) -> Document:
     """Statistics and entities of every universe; the farthest entities are first."""
-    sections = [
-        Section(f"Off-spine distances of {universe}", tuple(_blocks(settings, found, universe)))
-        for universe in settings.run.universes
-    ]
-    return Document(
-        f"Off-spine distances: {settings.privacy.dataset}",
-        (
-            f"How far named entities are from the {SPINE_NAMES[settings.geography.spine]} of "
-            f"{settings.privacy.dataset}, from public geography and declared invariants alone. "
-            "Nothing has been spent, and no person was read.",
-            "Off-spine distance: the fewest geounits that must be added and subtracted to make up "
-            "an entity. Fewer is better: every geounit adds its noise.",
-        ),
-        tuple(sections),
+    title, _, (first, *sections) = parts_of(
+        "topdown/templates/distances.md.j2",
+        settings=settings,
+        spine=SPINE_NAMES[settings.geography.spine],
+        most=MOST_ENTITIES,
+        universes=[_facts(settings, found, universe) for universe in settings.run.universes],
     )
+    return Document(title, tuple(map(str, first.blocks)), tuple(sections))
 
 
 def entity_tables(
@@ -442,23 +420,21 @@ def _entities(settings: TopdownSettings, name: str, entities: pd.DataFrame, most
     return Table(tuple(headers.get(column, column) for column in columns), rows)
 
 
-def _blocks(settings: TopdownSettings, found: SpineDistances, universe: str) -> list[Block]:
+def _facts(settings: TopdownSettings, found: SpineDistances, universe: str) -> dict[str, Any]:
+    """The tables of a universe on the page, by their names in its template."""
     summary = found.summaries[universe]
-    statistics = with_category_names(summary.distances)
-    blocks = [
-        *tabulated_deviations(settings, summary.tabulated, universe),
-        *_distances(statistics, universe),
-    ]
-    n_entities = dict(zip(statistics["category"], statistics["entities"], strict=True))
-    for table in entity_tables(settings, found, universe, MOST_ENTITIES):
-        n = n_entities[table.headers[0]]
-        which = f"all {n:,}" if len(table.rows) == n else f"the farthest {MOST_ENTITIES:,} of {n:,}"
-        blocks.append(Details(f"{table.headers[0]}: {which}", (table,)))
+    n = with_category_names(summary.distances).groupby("category")["entities"].first()
+    tables = entity_tables(settings, found, universe, MOST_ENTITIES)
     wide = summary.geounits.pivot(index="geolevel", columns="spine", values="geounits")
     wide = wide.loc[summary.geounits["geolevel"].unique(), summary.geounits["spine"].unique()]
     rows = tuple(
         (name, *(NONE if np.isnan(n) else int(n) for n in counts))
         for name, counts in zip(wide.index, wide.to_numpy(float), strict=True)
     )
-    sizes = Table(("geolevel", *(f"geounits, {SPINE_NAMES[spine]}" for spine in wide)), rows)
-    return [*blocks, "Geounits of the spine, by geolevel.", sizes]
+    return {
+        "universe": universe,
+        "tabulated": tabulated_deviations(settings, summary.tabulated, universe),
+        "distances": _distances(summary.distances, universe),
+        "entities": [(table, int(n[table.headers[0]])) for table in tables],
+        "sizes": Table(("geolevel", *(f"geounits, {SPINE_NAMES[own]}" for own in wide)), rows),
+    }
