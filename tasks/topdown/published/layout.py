@@ -53,8 +53,8 @@ ROOTS = {"US": "US", "PR": "State"}
 """The geolevel at which the spines of a published product begin."""
 
 MEASUREMENTS, CONSTRAINTS = "DPQuery", "Constraint"
-PARTITION = "State"
-"""Column by which the published files are partitioned."""
+PARTITION, PARTITION_DIGITS = "State", 3
+"""Column by which the published files are partitioned, and the digits of its values."""
 
 PUBLISHED_ATTRIBUTES = {"occupancy": "h1"}
 """Columns of the published layout whose names differ from the attributes of our schemas."""
@@ -246,7 +246,7 @@ def partition_of(path: Path) -> int | None:
 
 def partition_name(state_geocode: str) -> str:
     """The folder of a state's partition: three digits, the first for the branch."""
-    return f"{PARTITION}={int(state_geocode):03d}"
+    return f"{PARTITION}={state_geocode:0>{PARTITION_DIGITS}}"
 
 
 def attribute_columns(schema: Schema) -> dict[str, str]:

@@ -268,31 +268,36 @@ def write_microdata(
     layout = layout_of(schema.universe, census)
     own = census.universes[schema.universe].declared.attributes
     declared = present_columns(layout, schema, own)
-    n_further = 0
-    further: Mapping[str, str] = {}
+    cells, further = np.arange(schema.n_cells), dict[str, str]()
     if layout.further is not None and invariants is not None:
-        further = layout.further.values
-        parts, n_further = _with_facilities(parts, invariants), 1
-    coded = {}
-    for column in declared:
-        if column.attribute is None and column.constant is None:
-            continue
-        codes, of_cell = coded_cells(column, schema)
-        rest = further.get(column.name, column.constant or "")
-        of_rest = np.full(n_further, len(codes), dtype=np.int64)
-        of_all = np.concatenate([of_cell, of_rest])
-        coded[column.name] = _texts(column.name, [*codes, rest], of_all)
+        further = dict(layout.further.values)
+        parts, cells = _with_facilities(parts, invariants), np.append(cells, -1)
+    coded = {
+        column.name: _coded(column, schema, cells, further.get(column.name, column.constant or ""))
+        for column in declared
+        if column.attribute is not None or column.constant is not None
+    }
     stem = directory / f"mdf_{schema.universe}"
     return _write(parts, declared, coded, stem, n_before)
 
 
-def coded_cells(column: MicrodataColumn, schema: Schema) -> tuple[Sequence[str], np.ndarray]:
-    """Codes of a column of attributes or of a constant, and the index of each cell's code,
-    `(n_cells,)`."""
-    if column.attribute is None:
-        return [column.constant or ""], np.zeros(schema.n_cells, dtype=np.int64)
-    query = marginal_query(schema, column.attribute)
-    return codes_of(column, query.n_rows), query.row_of_cell
+def _coded(
+    column: MicrodataColumn, schema: Schema, cells: np.ndarray, otherwise: str
+) -> pa.DictionaryArray:
+    """A column of attributes or of a constant in some cells (n,), or `otherwise` for -1; its
+    dictionary has the codes that occur.
+
+    Raises ValueError for a code that is invalid in a row of text.
+    """
+    codes, of_cell = [column.constant or ""], np.zeros(schema.n_cells, dtype=np.int64)
+    if column.attribute is not None:
+        query = marginal_query(schema, column.attribute)
+        codes, of_cell = list(codes_of(column, query.n_rows)), query.row_of_cell
+    codes.append(otherwise)
+    if any(mark in code for code in codes for mark in f'{SEPARATOR}"\r\n'):
+        raise ValueError(f"a code of {column.name} contains a separator, a quote or a line break")
+    number, seen = pd.factorize(np.where(cells < 0, len(codes) - 1, of_cell[cells]))
+    return coded_texts(number, [codes[code] for code in seen.tolist()])
 
 
 def present_columns(
@@ -324,17 +329,6 @@ def _with_facilities(
     for part in parts:
         here = of_block.reindex(part.block_geocode.to_pylist(), fill_value=0).to_numpy()
         yield replace(part, counts=sparse.hstack([part.counts, here[:, None]], format="csr"))
-
-
-def _texts(name: str, codes: Sequence[str], of_cell: np.ndarray) -> pa.DictionaryArray:
-    """A column with one of some codes in each cell; its dictionary has those that occur.
-
-    Raises ValueError for a code that is invalid in a row of text.
-    """
-    if any(mark in code for code in codes for mark in f'{SEPARATOR}"\r\n'):
-        raise ValueError(f"a code of {name} contains a separator, a quote or a line break")
-    number, seen = pd.factorize(of_cell)
-    return coded_texts(number, [codes[code] for code in seen.tolist()])
 
 
 def _write(
@@ -460,16 +454,14 @@ def _write_described(
     pairs = records.groupby(["cell", "described"])
     cell, described = np.array(list(pairs.groups), dtype=np.int64).reshape(-1, 2).T
     layout = layout_of(universe.name, settings.compiled_census)
-    columns = {}
-    for column in layout.columns:
-        if column.attribute is not None or column.constant is not None:
-            codes, of_cell = coded_cells(column, schema)
-            columns[column.name] = _texts(column.name, codes, of_cell[cell])
+    columns = {
+        column.name: _coded(column, schema, cell, "")
+        for column in layout.columns
+        if column.attribute is not None or column.constant is not None
+    }
     for column in declared.columns:
-        codes, of_cell = coded_cells(column, later)
-        of_pair = np.where(described >= 0, of_cell[described], len(codes))
-        otherwise = [*codes, declared.otherwise[column.name]]
-        columns[column.name] = _texts(column.name, otherwise, of_pair)
+        otherwise = declared.otherwise[column.name]
+        columns[column.name] = _coded(column, later, described, otherwise)
     paths = areas["block_geocode"].str.replace(".", "", regex=False)
     geocode = paths.str[-BLOCK_GEOCODE_DIGITS:].to_numpy(dtype=object)
     where = records["area"], pairs.ngroup()
