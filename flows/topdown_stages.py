@@ -20,7 +20,7 @@ from ..tasks.topdown.estimation.steps import COMBINE, ESTIMATE, combine, estimat
 from ..tasks.topdown.release.microdata import n_parts
 from ..tasks.topdown.release.tabulations.run import RunTables, has_margins, margin_pieces
 from ..tasks.topdown.settings import TopdownSettings
-from ..tasks.topdown.spine.files import n_tasks, shards_by_geolevel
+from ..tasks.topdown.spine.files import RunUniverse, n_tasks, shards_by_geolevel
 from ..tasks.topdown.steps import (
     check_share,
     keep_margin_estimates,
@@ -143,7 +143,7 @@ class TopdownStages:
         described = self.settings.compiled_census.universes[universe].described_by
         after = [*estimated[universe], *estimated.get(described or "", ())]
         steps = write_microdata_part, write_microdata
-        of = n_parts(self.run, self.settings, universe)
+        of = n_parts(RunUniverse(self.run, self.settings, universe))
         with stage("microdata", f"{universe} microdata"):
             return in_pieces(*steps, self.root, universe, of=of, after=after)
 

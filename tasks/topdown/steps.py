@@ -130,7 +130,7 @@ def write_microdata_part(
     """Write the microdata of some states, for `write_microdata`."""
     if (found := _microdata(run, universe)) is not None:
         return reused(found)
-    return created(write_part(run, settings, universe, number, of).with_suffix(".csv"))
+    return created(write_part(RunUniverse(run, settings, universe), number, of).with_suffix(".csv"))
 
 
 @step("write microdata", TopdownSettings, run_name="microdata-{universe}")
@@ -138,7 +138,7 @@ def write_microdata(run: RunDirectory, settings: TopdownSettings, universe: str)
     """Turn block estimates into one row a person, housing unit or facility."""
     if (found := _microdata(run, universe)) is not None:
         return reused(found)
-    written = write_universe(run, settings, universe)
+    written = write_universe(RunUniverse(run, settings, universe))
     return created(written.csv, {"rows": written.n_rows})
 
 

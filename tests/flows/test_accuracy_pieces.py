@@ -28,7 +28,7 @@ from spineflow.tasks.topdown.release.microdata import write_part, write_universe
 from spineflow.tasks.topdown.release.tabulations.run import RunTables
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine import files
-from spineflow.tasks.topdown.spine.files import n_pieces
+from spineflow.tasks.topdown.spine.files import RunUniverse, n_pieces
 
 from benchmarks import nation
 from tests.flows.in_process import judged_once
@@ -109,12 +109,12 @@ def test_files_in_pieces_have_the_bytes_of_the_whole(
         for number in range(of if of > 1 else 0):
             tables.write_piece(number, of)
             for universe in settings.run.universes:
-                write_part(run, settings, universe, number, of)
+                write_part(RunUniverse(run, settings, universe), number, of)
         with monkeypatch.context() as patched:
             patched.setattr(RunTables, "_write", None if of > 1 else RunTables._write)
             assert tables.write() == tables.files()
         for universe in settings.run.universes:
-            assert write_universe(run, settings, universe).n_rows > 0
+            assert write_universe(RunUniverse(run, settings, universe)).n_rows > 0
         written = sorted(path for path in run.unchecked_release.rglob("*") if path.is_file())
         found.append([(path.name, content_of_file(path)) for path in written])
         assert not list((run.root / "pieces").rglob("*.csv"))

@@ -126,76 +126,65 @@ def _write_rows(
     return write_rows(stem, pa.schema(kinds), batches(), form, **options)
 
 
-def write_universe(run: RunDirectory, settings: TopdownSettings, universe: str) -> WrittenFiles:
+def write_universe(universe: RunUniverse) -> WrittenFiles:
     """Write the microdata of a universe next to the other unchecked files: in the layout that the
     census declares, with the attributes that another universe adds to its records, or with labels
     of areas and levels.
     """
-    census = settings.compiled_census
-    declared = census.universes[universe].declared
-    if declared.microdata is None:
-        return _write_labelled(run, settings, universe)
-    described = description(settings, census.universes[universe])
+    folder = universe.run.unchecked_release
+    if universe.declared.declared.microdata is None:
+        return _write_labelled(universe)
+    described = description(universe.settings, universe.declared)
     if described is not None:
-        return _write_described(run, settings, census.universes[universe], *described)
-    of = n_parts(run, settings, universe)
+        return _write_described(universe, *described)
+    of = n_parts(universe)
     if of == 1:
-        return _write_blocks(run, settings, universe, run.unchecked_release)
-    stems = [write_part(run, settings, universe, number, of) for number in range(of)]
-    return concatenate_rows(run.unchecked_release / f"mdf_{universe}", stems)
+        return _write_blocks(universe, folder)
+    stems = [write_part(universe, number, of) for number in range(of)]
+    return concatenate_rows(folder / f"mdf_{universe.name}", stems)
 
 
-def n_parts(run: RunDirectory, settings: TopdownSettings, universe: str) -> int:
+def n_parts(universe: RunUniverse) -> int:
     """Number of parts in which workers write the microdata of a universe, each of a subspine: one
     where areas have no digits, records are described by another universe, or numbers of rows depend
     on more than estimates."""
-    declared = settings.compiled_census.universes[universe]
-    layout = declared.declared.microdata
-    if layout is None or description(settings, declared) is not None:
+    layout = universe.declared.declared.microdata
+    if layout is None or description(universe.settings, universe.declared) is not None:
         return 1
     if layout.further is not None and any(map(_is_number, layout.columns)):
         return 1
-    return n_pieces(run, settings, universe)
+    return n_pieces(universe.run, universe.settings, universe.name)
 
 
 def _is_number(column: MicrodataColumn) -> bool:
     return column.attribute is None and column.constant is None and column.digits is None
 
 
-def write_part(
-    run: RunDirectory, settings: TopdownSettings, universe: str, number: int, of: int
-) -> Path:
+def write_part(universe: RunUniverse, number: int, of: int) -> Path:
     """Write part `number` of `of` of a universe's microdata, unless it exists; returns its path
     without ending."""
-    folder = run.piece(f"mdf_{universe}", number, of)
-    stem = folder / f"mdf_{universe}"
-    if not stem.with_suffix(".csv").exists():
-        _write_blocks(run, settings, universe, folder, number)
-    return stem
+    name = f"mdf_{universe.name}"
+    folder = universe.run.piece(name, number, of)
+    if not (folder / f"{name}.csv").exists():
+        _write_blocks(universe, folder, number)
+    return folder / name
 
 
-def _write_blocks(
-    run: RunDirectory,
-    settings: TopdownSettings,
-    universe: str,
-    folder: Path,
-    number: int | None = None,
-) -> WrittenFiles:
+def _write_blocks(universe: RunUniverse, folder: Path, number: int | None = None) -> WrittenFiles:
     """Write the microdata of a universe, or of one of its subspines, in the layout that the census
     declares."""
-    census, schema = settings.compiled_census, settings.schema_of(universe)
-    spine, n_before = spine_of(run, universe), 0
+    run, spine, schema = universe.run, universe.spine, universe.schema
+    census, n_before = universe.settings.compiled_census, 0
     blocks, file = np.arange(spine.n_blocks), invariants_file(run)
     if number is not None:
         blocks, level = subspine_of(spine, number).blocks, spine.geolevel(STATE)
         is_before = state_codes(level.geocode) < first_states(spine)[number]
-        counts = released_counts(run, universe, level, schema.n_cells, np.flatnonzero(is_before))
-        n_before = int(counts.sum())
+        n_before = int(universe.released(level, np.flatnonzero(is_before)).sum())
     invariants = None
-    if layout_of(universe, census).further is not None:
+    if layout_of(universe.name, census).further is not None:
         invariants = read_invariants(file) if number is None else read_areas(file, spine, number)
     return write_microdata(
-        block_estimate_parts(run, universe, schema.n_cells, blocks),
+        block_estimate_parts(run, universe.name, schema.n_cells, blocks),
         schema,
         folder,
         invariants,
@@ -204,18 +193,18 @@ def _write_blocks(
     )
 
 
-def _write_labelled(run: RunDirectory, settings: TopdownSettings, universe: str) -> WrittenFiles:
+def _write_labelled(universe: RunUniverse) -> WrittenFiles:
     """Write the microdata of a universe with labels of areas and levels."""
-    census, schema = settings.compiled_census, settings.schema_of(universe)
+    run, schema = universe.run, universe.schema
     areas = read_geography(geography_file(run))
-    cells, counts = of_occupied(RunUniverse(run, settings, universe).area_counts())
-    columns = code_columns(census.geolevels, areas.columns)
+    cells, counts = of_occupied(universe.area_counts())
+    columns = code_columns(universe.settings.compiled_census.geolevels, areas.columns)
     of_areas = {name: coded_texts(*pd.factorize(areas[name])) for name in columns}
     levels = zip(schema.attributes, np.unravel_index(cells, schema.shape), strict=True)
     of_cells = {name: coded_texts(level, schema.labels(name)) for name, level in levels}
-    count = census.universes[universe].declared.count
+    count = universe.declared.declared.count
     names = [*columns, *schema.attributes, *([count] if count else [])]
-    stem = below(run.unchecked_release, f"mdf_{universe}")
+    stem = below(run.unchecked_release, f"mdf_{universe.name}")
     parts = [(of_areas, counts)]
     return _write_rows(stem, names, of_cells, columns, parts, LABELLED, count=count)
 
@@ -434,26 +423,22 @@ def _order_counts(counts: sparse.csr_array, row: np.ndarray) -> pd.DataFrame:
 
 
 def _write_described(
-    run: RunDirectory,
-    settings: TopdownSettings,
-    universe: Universe,
-    declared: DescribedByDeclaration,
-    held: Held,
+    universe: RunUniverse, declared: DescribedByDeclaration, held: Held
 ) -> WrittenFiles:
     """Write the microdata of a universe with the attributes that another one adds to its records,
     as `write_microdata` does.
     """
-    areas = read_geography(geography_file(run))
-    schema, later = settings.schema_of(universe.name), settings.schema_of(declared.universe)
+    run, other = universe.run, replace(universe, name=declared.universe)
+    areas, schema, later = read_geography(geography_file(run)), universe.schema, other.schema
     records = match_records(
-        RunUniverse(run, settings, universe.name).area_counts(),
-        RunUniverse(run, settings, declared.universe).area_counts(),
+        universe.area_counts(),
+        other.area_counts(),
         rows_that_count(later, schema, held.query, held.where, held.of),
         marginal_query(later, held.query).row_of_cell,
     )
     pairs = records.groupby(["cell", "described"])
     cell, described = np.array(list(pairs.groups), dtype=np.int64).reshape(-1, 2).T
-    layout = layout_of(universe.name, settings.compiled_census)
+    layout = layout_of(universe.name, universe.settings.compiled_census)
     columns = {
         column.name: _coded(column, schema, cell, "")
         for column in layout.columns

@@ -57,6 +57,6 @@ def run_declared(settings: TopdownSettings, folder: Path) -> tuple[RunDirectory,
                     steps[stage](ShardInput.read(own, shard))
     run.unchecked_release.mkdir(exist_ok=True)
     for universe in settings.run.universes:
-        write_universe(run, settings, universe)
+        write_universe(RunUniverse(run, settings, universe))
     RunTables(run, settings).write()
     return run, outcomes_of_pieces(run, settings)

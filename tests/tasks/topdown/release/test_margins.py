@@ -34,6 +34,7 @@ from spineflow.tasks.topdown.release.tabulations.run import (
 )
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine import files
+from spineflow.tasks.topdown.spine.files import RunUniverse
 from spineflow.validation.outcome import Failures
 from spineflow.validation.topdown.tables import check_margins
 
@@ -62,7 +63,7 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunDirectory, To
         (run.root / name).touch()
     (run.root / "confidential").unlink()
     for universe in settings.run.universes:
-        write_universe(run, settings, universe)
+        write_universe(RunUniverse(run, settings, universe))
     RunTables(run, settings).write()
     assert has_margins(settings) and missing_margins(run, settings)
     write_margins(run, settings)

@@ -10,6 +10,7 @@ from spineflow.tasks.topdown.paths import geography_file
 from spineflow.tasks.topdown.release.microdata import write_universe
 from spineflow.tasks.topdown.release.tabulations.run import RunTables
 from spineflow.tasks.topdown.release.tabulations.tables import write_tables
+from spineflow.tasks.topdown.spine.files import RunUniverse
 
 from tests.tabulated import tabulate, write_legacy
 from tests.tasks.topdown.checks.accuracy.conftest import make_run
@@ -20,7 +21,7 @@ def estimated(exact, tmp_path_factory: pytest.TempPathFactory):
     """A run directory of two counties up to estimates, and the same with microdata."""
     run, settings = make_run(tmp_path_factory.mktemp("estimated"), exact.inputs, seed=7)
     for universe in settings.run.universes:
-        write_universe(run, settings, universe)
+        write_universe(RunUniverse(run, settings, universe))
     return run, settings
 
 
