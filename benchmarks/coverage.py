@@ -39,7 +39,7 @@ from spineflow.tasks.topdown.measurement.measure import (
 )
 from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.shards import read_shards
+from spineflow.tasks.topdown.spine.files import read_shards
 
 ESTIMATE, WHOLE, BOUNDED = "estimate", "whole", "bounded"
 """The kinds of interval: the estimate and its normal quantile on either side, the whole numbers

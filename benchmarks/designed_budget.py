@@ -111,8 +111,7 @@ def squared_errors(run, settings, queries=QUERIES) -> pd.DataFrame:
     from spineflow.tasks.census.queries import marginal_query
     from spineflow.tasks.topdown.checks.accuracy.subjects import entity_levels
     from spineflow.tasks.topdown.paths import geography_file, invariants_file, spine_folder
-    from spineflow.tasks.topdown.spine.files import read_spine
-    from spineflow.tasks.topdown.spine.shards import released_counts
+    from spineflow.tasks.topdown.spine.files import read_spine, released_counts
 
     spine, schema = read_spine(spine_folder(run, "persons")), settings.schema_of("persons")
     geography = read_geography(geography_file(run))

@@ -28,8 +28,7 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.files import read_spine
-from spineflow.tasks.topdown.spine.shards import shards_by_geolevel
+from spineflow.tasks.topdown.spine.files import read_spine, shards_by_geolevel
 
 from benchmarks.public_persons import STATE
 from tests.tasks.topdown.dhc_input import write_edited

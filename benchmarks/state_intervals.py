@@ -66,12 +66,12 @@ def _study(folder: Path, asked: argparse.Namespace) -> None:
     from spineflow.tasks.topdown.intervals.run_posterior import RunPosterior
     from spineflow.tasks.topdown.paths import geography_file
     from spineflow.tasks.topdown.product import TOPDOWN
-    from spineflow.tasks.topdown.release.margins import write_margins
     from spineflow.tasks.topdown.release.tabulations.levels import (
         SUMMARY_LEVELS,
         entities_of,
         variable_matrix,
     )
+    from spineflow.tasks.topdown.release.tabulations.run import write_margins
 
     settings = with_seed(TOPDOWN.load(settings_of(state(asked.data))), 1)
     layout = lay_out(read_dataset(settings, folder / "dataset"), settings, folder / "layout")

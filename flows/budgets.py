@@ -105,7 +105,7 @@ def write_forecast(settings: ProductSettings, file: Path) -> None:
     from ..tasks.topdown.design.forecast import Forecast, forecast_document, forecasts
     from ..tasks.topdown.design.problem import TooManyCombinations
     from ..tasks.topdown.ingest.ingest import public_tables
-    from ..tasks.topdown.release.spine_section import areas_section
+    from ..tasks.topdown.release.spine_summary import areas_section
 
     if not isinstance(settings, TopdownSettings):
         raise InputRefused("--forecast: there are forecasts for topdown only.")

@@ -11,16 +11,16 @@ from __future__ import annotations
 from itertools import chain
 
 from ..tasks.runs.directory import RunDirectory
-from ..tasks.topdown.measurement.steps import constrain
 from ..tasks.topdown.product import ESTIMATE
-from ..tasks.topdown.published.steps import (
+from ..tasks.topdown.settings import TopdownSettings
+from ..tasks.topdown.spine.files import shards_by_geolevel
+from ..tasks.topdown.steps import (
+    constrain,
     read_geography_file,
     read_geounits,
+    read_invariants,
     read_measurements,
-    read_told_invariants,
 )
-from ..tasks.topdown.settings import TopdownSettings
-from ..tasks.topdown.spine.shards import shards_by_geolevel
 from .entry import flow_of_product
 from .stages import Future, finish, stage
 from .topdown_stages import TopdownStages
@@ -37,7 +37,7 @@ def stages(run: RunDirectory, settings: TopdownSettings) -> None:
         with stage("geounits", f"{universe} geounits"):
             spines[universe] = read_geounits.submit(root, universe, wait_for=[geography])
     with stage("invariants"):
-        invariants = read_told_invariants.submit(root, wait_for=spines.values())
+        invariants = read_invariants.submit(root, wait_for=spines.values())
     finish()  # The spines have the shards.
     constrained: dict[str, Future] = {}
     measured: dict[tuple[str, str], list[Future]] = {}
@@ -51,11 +51,10 @@ def stages(run: RunDirectory, settings: TopdownSettings) -> None:
                     read_measurements.submit(root, universe, geolevel, wait_for=[invariants])
                 ]
     finish()
-    posterior, margin_files = own.begin_margins(chain(*measured.values()))
-    losses = own.work_out_losses(dict([*spines.items()][:1]))
+    margins = own.begin_margins(chain(*measured.values()))
     estimated = own.estimate_universes(universes, measured, constrained)
-    written = own.write_release(estimated, posterior, margin_files)
-    finish([*written, *losses, *posterior, *margin_files])
+    written = own.write_release(estimated, margins)
+    finish([*written, *margins])
     own.check_and_release(spines, written, [])
 
 

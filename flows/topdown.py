@@ -6,8 +6,8 @@
 With measurement on demand, a geolevel is measured after the geolevel above it has been estimated.
 The estimator `full_information` combines measurements from the blocks up before it estimates.
 Background tasks run in parallel with the estimation: they predict the errors of a large run,
-compute exact privacy losses, compute the best linear unbiased estimates for margins, and write the
-margins of tables. The spine is summarised for the report during the release.
+compute the best linear unbiased estimates for margins, and write the margins of tables. The spine
+is summarised for the report during the release.
 
 Universes run in parallel. Tasks exchange all data through the run directory, and pass each other
 names and digests only.
@@ -26,11 +26,10 @@ from ..tasks.topdown.ingest.steps import (
     read_referred,
     recognise_people,
 )
-from ..tasks.topdown.measurement.steps import constrain, measure
 from ..tasks.topdown.product import TOPDOWN
 from ..tasks.topdown.settings import TopdownSettings, universe_waves
-from ..tasks.topdown.spine.shards import shards_by_geolevel
-from ..tasks.topdown.spine.steps import build_spine
+from ..tasks.topdown.spine.files import shards_by_geolevel
+from ..tasks.topdown.steps import build_spine, constrain, measure
 from .entry import CHARGED_FIRST, flow_of_product
 from .stages import Future, charge, finish, stage
 from .topdown_stages import TopdownStages
@@ -47,9 +46,6 @@ def stages(run: RunDirectory, settings: TopdownSettings) -> None:
         with stage("spine", f"{universe} spine"):
             spines[universe] = build_spine.submit(root, universe, wait_for=[ingested])
     finish()  # The shards to measure are in the spines.
-    # The charge leaves one worker free, for the exact loss of the first universe; the others follow
-    # in `check_and_release`.
-    losses = common.work_out_losses(dict([*spines.items()][:1]))
     charged = charge(root, wait_for=spines.values())
 
     # The universes of a wave may need the released counts of universes in earlier waves.
@@ -69,7 +65,7 @@ def stages(run: RunDirectory, settings: TopdownSettings) -> None:
     finish()
 
     predicted = common.predict_accuracy(spines)
-    posterior, margin_files = list[Future](), list[Future]()
+    margins = list[Future]()
     estimated: dict[str, list[Future]] = {}
     for wave in waves:
         for universe in (one for one in wave if one not in constrained):
@@ -80,13 +76,12 @@ def stages(run: RunDirectory, settings: TopdownSettings) -> None:
         finish()
         if len(constrained) == len(universes):
             # The estimates for margins need the constraints of every universe.
-            needed = [*constrained.values(), *chain(*measured.values())]
-            posterior, margin_files = common.begin_margins(needed)
+            margins = common.begin_margins([*constrained.values(), *chain(*measured.values())])
         estimated |= common.estimate_universes(wave, measured, constrained)
 
-    written = common.write_release(estimated, posterior, margin_files)
+    written = common.write_release(estimated, margins)
     compared = common.compare_with_input(predicted, estimated)
-    finish([*written, *losses, *posterior, *margin_files, *predicted.values()])
+    finish([*written, *margins, *predicted.values()])
     common.check_and_release(spines, written, compared)
 
 

@@ -21,7 +21,7 @@ from .console import Overrides, RunFolder, SettingsFile, print_block, print_work
 from .console import page as wide_page
 
 if TYPE_CHECKING:
-    from ..tasks.topdown.release.spine_distances import SpineDistances
+    from ..tasks.topdown.release.spine_summary import SpineDistances
 
 AREAS = Group("Areas", validator=MutuallyExclusive())
 """Options of which one may be given."""
@@ -105,9 +105,8 @@ def intervals(
             found,
             settings,
             query,
+            geolevel or entities,
             universe=universe,
-            geolevel=geolevel,
-            entities=entities,
             share_of=share_of,
             compare=compare,
             level=level,
@@ -182,8 +181,7 @@ def show_spine(
     """
     from ..tasks.topdown.ingest.ingest import public_geography
     from ..tasks.topdown.intervals.areas import read_areas
-    from ..tasks.topdown.release.spine_distances import spine_distances
-    from ..tasks.topdown.release.spine_section import spine_document
+    from ..tasks.topdown.release.spine_summary import spine_distances, spine_document
 
     settings = product(TopdownSettings.PRODUCT).load(settings_file, overrides)
     assert isinstance(settings, TopdownSettings)
@@ -200,18 +198,17 @@ def show_spine(
 
 def print_distances(settings: TopdownSettings, found: SpineDistances) -> None:
     """Statistics of every category, predicted deviations, and the entities that are farthest."""
-    from ..tasks.topdown.release.spine_section import (
-        category_statistics,
+    from ..tasks.topdown.release.spine_summary import (
         entity_tables,
         statistics_table,
         tabulated_deviations,
+        with_category_names,
     )
 
-    for universe in settings.run.universes:
+    for universe, summary in found.summaries.items():
         wide_page().print(f"\n[bold]{universe}[/bold]: off-spine distances (geounits)")
-        print_block(statistics_table(category_statistics(found, universe)))
-        deviations = found.deviations[found.deviations["universe"] == universe]
-        for block in tabulated_deviations(settings, deviations, universe):
+        print_block(statistics_table(with_category_names(summary.distances)))
+        for block in tabulated_deviations(settings, summary.tabulated, universe):
             print_block(block)
         for table in entity_tables(settings, found, universe, FARTHEST):
             print_block(table)

@@ -16,17 +16,16 @@ from ..tasks.products.steps import check_release, release_run, report_run
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.topdown.checks.accuracy.compared import universes_in_pieces
 from ..tasks.topdown.checks.accuracy.steps import compare_piece, compare_with_truth, predict_errors
-from ..tasks.topdown.checks.pieces import pieces_apart
-from ..tasks.topdown.checks.steps import check_piece
 from ..tasks.topdown.estimation.steps import COMBINE, ESTIMATE, combine, estimate, estimation_order
-from ..tasks.topdown.measurement.steps import measure
-from ..tasks.topdown.release.margins import FIGURES, FILES, has_margins
-from ..tasks.topdown.release.margins import pieces_apart as margin_pieces
 from ..tasks.topdown.release.microdata import n_parts
-from ..tasks.topdown.release.steps import (
-    keep_estimates,
+from ..tasks.topdown.release.tabulations.run import RunTables, has_margins, margin_pieces
+from ..tasks.topdown.settings import TopdownSettings
+from ..tasks.topdown.spine.files import RunUniverse, n_tasks, shards_by_geolevel
+from ..tasks.topdown.steps import (
+    check_share,
+    keep_margin_estimates,
+    measure,
     summarise_spine,
-    work_out_loss,
     write_formats,
     write_margin_piece,
     write_microdata,
@@ -35,9 +34,6 @@ from ..tasks.topdown.release.steps import (
     write_release_margins,
     write_table_piece,
 )
-from ..tasks.topdown.release.tabulations.run import has_tables, tables_of_run
-from ..tasks.topdown.settings import TopdownSettings
-from ..tasks.topdown.spine.shards import shards_by_geolevel
 from .stages import Future, finish, stage
 
 Futures = Mapping[str, Sequence[Future]]
@@ -56,17 +52,6 @@ class TopdownStages:
         """The folder of the run."""
         return str(self.run.root)
 
-    def work_out_losses(
-        self, spines: Mapping[str, Future], *, background: bool = True
-    ) -> list[Future]:
-        """Submit the exact losses of universes with private noise; the certificate alone
-        waits for them. Two at once would delay tasks that others wait for."""
-        losses: list[Future] = []
-        for universe, spine in spines.items() if self.settings.is_private else ():
-            with stage("exact loss", f"{universe} exact loss", background=background):
-                losses.append(work_out_loss.submit(self.root, universe, wait_for=[spine]))
-        return losses
-
     def predict_accuracy(self, spines: Mapping[str, Future]) -> dict[str, Future]:
         """Submit the errors implied by a large run's budget, by universe, in the background."""
         predicted: dict[str, Future] = {}
@@ -76,21 +61,17 @@ class TopdownStages:
                 predicted[universe] = predict_errors.submit(self.root, universe, wait_for=after)
         return predicted
 
-    def begin_margins(self, measured: Iterable[Future]) -> tuple[list[Future], list[Future]]:
-        """Submit the estimates behind the margins of a large run, in the background, and the files
-        that need no estimates of the run's own; returns both."""
-        root, pieces = self.root, margin_pieces(self.run, self.settings)
-        if not pieces:
-            return [], []
+    def begin_margins(self, measured: Iterable[Future]) -> list[Future]:
+        """Submit the margins of a large run's tables, and the estimates behind them, in
+        the background."""
+        root, of = self.root, margin_pieces(self.run, self.settings)
+        if of < 2:
+            return []
         with stage("margins", "margins posterior", background=True):
-            kept = keep_estimates.submit(root, wait_for=measured)
+            kept = keep_margin_estimates.submit(root, wait_for=measured)
         with stage("margins", background=True):
-            files = [
-                write_margin_piece.submit(root, piece.kind, piece.subject, wait_for=[kept])
-                for piece in pieces
-                if piece.kind == FILES
-            ]
-        return [kept], files
+            pieces = [write_margin_piece.submit(root, n, of, wait_for=[kept]) for n in range(of)]
+            return [kept, *pieces]
 
     def estimate_universes(
         self,
@@ -139,28 +120,18 @@ class TopdownStages:
             after = [*pieces, *chain(*estimated.values())]
             return [*pieces, compare_with_truth.submit(root, wait_for=after)]
 
-    def write_release(
-        self, estimated: Futures, posterior: Sequence[Future], margin_files: Sequence[Future]
-    ) -> list[Future]:
+    def write_release(self, estimated: Futures, margins: Sequence[Future]) -> list[Future]:
         """Submit microdata, tables, margins and SDMX."""
         root, every = self.root, list(chain(*estimated.values()))
         written = list(chain(*(self.write_universe(name, estimated) for name in estimated)))
-        if has_tables(self.settings):
+        tables = RunTables(self.run, self.settings)
+        if tables.universes or tables.declared:
             with stage("tables"):
                 steps = write_table_piece, write_redistricting_tables
-                of = tables_of_run(self.run, self.settings).n_pieces
-                written += in_pieces(*steps, root, of=of, after=every)
+                written += in_pieces(*steps, root, of=tables.n_pieces, after=every)
         if has_margins(self.settings):
-            after = [*posterior, *every]
             with stage("margins"):
-                figures = [
-                    write_margin_piece.submit(root, piece.kind, piece.subject, wait_for=after)
-                    for piece in margin_pieces(self.run, self.settings)
-                    if piece.kind == FIGURES
-                ]
-                # The last one waits for the others: no ready task is queued behind it.
-                after += [*margin_files, *figures]
-                written += [*figures, write_release_margins.submit(root, wait_for=after)]
+                written.append(write_release_margins.submit(root, wait_for=[*margins, *every]))
         formats = self.settings.release
         if formats.sdmx is not None or formats.csvw or formats.geoparquet:
             with stage("formats"):
@@ -172,7 +143,7 @@ class TopdownStages:
         described = self.settings.compiled_census.universes[universe].described_by
         after = [*estimated[universe], *estimated.get(described or "", ())]
         steps = write_microdata_part, write_microdata
-        of = n_parts(self.run, self.settings, universe)
+        of = n_parts(RunUniverse(self.run, self.settings, universe))
         with stage("microdata", f"{universe} microdata"):
             return in_pieces(*steps, self.root, universe, of=of, after=after)
 
@@ -189,17 +160,12 @@ class TopdownStages:
         """
         root = self.root
         with stage("checks"):
-            pieces = [
-                check_piece.submit(
-                    root, piece.kind, piece.subject, piece.number, piece.of, wait_for=written
-                )
-                for piece in pieces_apart(self.run)
-            ]
-            checked = check_release.submit(root, wait_for=[*written, *pieces])
-        losses = self.work_out_losses(dict([*spines.items()][1:]), background=False)
-        finish([*background, *pieces, checked, *losses])
+            checked = in_pieces(
+                check_share, check_release, root, of=n_tasks(self.run), after=written
+            )
+        finish([*background, *checked])
         with stage("release"):
-            released = release_run.submit(root, wait_for=[checked])
+            released = release_run.submit(root, wait_for=checked)
         for universe, spine in spines.items():
             with stage("spine summary", f"{universe} spine summary"):
                 summarise_spine.submit(root, universe, wait_for=[spine])

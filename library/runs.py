@@ -271,16 +271,8 @@ class Run:
         run = self._directory
         run.refuse_edited_settings()
         refuse_altered(run)
-        written = write_run_intervals(
-            run,
-            settings,
-            [query],
-            universe=universe,
-            geolevel=geolevel,
-            entities=areas,
-            level=level,
-        )
-        (file,) = written
+        where = geolevel if areas is None else Path(areas) if isinstance(areas, str) else areas
+        (file,) = write_run_intervals(run, settings, [query], where, universe=universe, level=level)
         return self._ordered(read_table(file.path), universe or next(iter(self._universes), None))
 
     @property

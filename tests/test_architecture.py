@@ -57,8 +57,7 @@ STAGES = (
     {"estimation", "postprocess"},
     {"intervals", "release"},
     {"checks", "accuracy"},
-    {"design", "trials", "protected"},
-    {"preflight", "summaries"},
+    {"design", "trials"},
     {"product", "steps"},
 )
 """The folders and modules of a product; each imports from its own set and those before it."""

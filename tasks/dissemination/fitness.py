@@ -54,6 +54,29 @@ def fitness(release: Path) -> Fitness | None:
     return Fitness(Table.of(rows, "verdict"), example) if rows else None
 
 
+def counts_in_margins(release: Path) -> list[dict[str, Cell]]:
+    """For each table of a release with margins, its counts that are not known exactly, and the
+    shares of them below, inside and above their intervals."""
+    rows = list[dict[str, Cell]]()
+    for table in (own for own in released_tables(release) if own.margins.exists()):
+        n_open, n_below, n_above = np.zeros(3, dtype=np.int64)
+        for counts, ends in table.batches():
+            for names in zip(table.counts, table.ends("lower"), table.ends("upper"), strict=True):
+                count, lower, upper = (
+                    own[name].to_numpy(zero_copy_only=False)
+                    for own, name in zip((counts, ends, ends), names, strict=True)
+                )
+                is_open = lower < upper
+                n_open += is_open.sum()
+                n_below += (is_open & (count < lower)).sum()
+                n_above += (is_open & (count > upper)).sum()
+        if n_open:
+            shares = {"below": n_below, "inside": n_open - n_below - n_above, "above": n_above}
+            row: dict[str, Cell] = {"table": table.path.stem, "counts": int(n_open)}
+            rows.append(row | {place: f"{n / n_open:.1%}" for place, n in shares.items()})
+    return rows
+
+
 def _counts_by_level(table: ReleasedTable) -> Iterator[tuple[str, str, pd.DataFrame]]:
     """Counts with `lower`, `upper` and `of`, their description, by table and level; of tables of a
     summary level the positive ones.

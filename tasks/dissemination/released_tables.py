@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..runs.files import STAMP_KEY
 
 AREA_COLUMNS = {"SUMLEV": "level", "GEOCODE": "code", "NAME": "name"}
 """Columns of tables of summary levels, renamed as in declared tables."""
+
+ROWS_PER_BATCH = 1 << 12
 
 SUMMARY_LEVELS = "Counts of summary levels"
 """The table of all files of summary levels together."""
@@ -50,6 +53,14 @@ class ReleasedTable:
         """`NOT PRIVATE` for a table without protection; empty for others."""
         metadata = pq.read_schema(self.path).metadata or {}
         return metadata.get(STAMP_KEY.encode(), b"").decode()
+
+    def batches(self) -> Iterator[tuple[pa.RecordBatch, ...]]:
+        """The rows of the table, some at a time, each time with those of its margins, if any; one
+        empty batch of a table without rows."""
+        files = [pq.ParquetFile(path) for path in (self.path, self.margins) if path.exists()]
+        if not files[0].metadata.num_rows:
+            yield tuple(pa.RecordBatch.from_pylist([], file.schema_arrow) for file in files)
+        yield from zip(*(file.iter_batches(ROWS_PER_BATCH) for file in files), strict=True)
 
     def with_margins(self) -> pd.DataFrame:
         """All rows, with the columns of their margins, if any."""

@@ -35,7 +35,6 @@ NORMAL, SUPPRESSED, FREE = "A", "Q", "F"
 
 STRUCTURE = "structures.xml"
 ATTRIBUTES = ("OBS_STATUS", "CONF_STATUS", "LOWER", "UPPER", "COMMENT_OBS")
-ROWS_PER_BATCH = 1 << 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,8 +64,7 @@ class Dataflow:
     def observations(self, structure: str) -> Iterator[pa.RecordBatch]:
         """The rows of the SDMX-CSV file, whose `STRUCTURE_ID` is given, in batches."""
         table, counts = self.table, self.table.counts
-        files = (path for path in (table.path, table.margins) if path.exists())
-        for rows, *bounds in zip(*map(_batches, files), strict=True):
+        for rows, *bounds in table.batches():
             n = len(rows) * len(counts)
             columns: dict[str, pa.Array] = {
                 "STRUCTURE": pa.repeat("dataflow", n),
@@ -193,14 +191,6 @@ def codes_of(labels: Sequence[str]) -> dict[str, str]:
         taken.add(code)
         found[label] = code
     return found
-
-
-def _batches(path: Path) -> Iterator[pa.RecordBatch]:
-    """The rows of a Parquet file in batches of a known size; one empty batch for an empty file."""
-    file = pq.ParquetFile(path)
-    if not file.metadata.num_rows:
-        yield pa.RecordBatch.from_pylist([], schema=file.schema_arrow)
-    yield from file.iter_batches(ROWS_PER_BATCH)
 
 
 def _interleave_columns(rows: pa.RecordBatch, names: Sequence[str]) -> pa.Array:

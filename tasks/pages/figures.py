@@ -42,7 +42,6 @@ def line_chart(
     y_label: str,
     log_x: bool = False,
     log_y: bool = False,
-    steps: bool = False,
     intervals: Mapping[str, tuple[Collection[float], Collection[float]]] | None = None,
 ) -> str:
     """Lines through points, one line a series of (x, y); a series of one point is a dot.
@@ -51,7 +50,6 @@ def line_chart(
         intervals: the lowest and the highest y of every point of some series, whose points are
             then marked.
         log_x, log_y: logarithmic axes, for positive values.
-        steps: keep y until the next x, as distribution functions do.
 
     Raises ValueError without points, for values that are not finite, and for values that are not
     positive on a logarithmic axis.
@@ -87,7 +85,7 @@ def line_chart(
         if len(places) == 1 and name not in ends:
             parts.append(_dot(*places[0], position))
             continue
-        path = _path(places, steps=steps)
+        path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
         parts.append(f'<path d="{path}" fill="none" {_stroke(position)} stroke-linejoin="round"/>')
         if name in ends:
             heights = [(y_axis(low), y_axis(high)) for low, high in zip(*ends[name], strict=True)]
@@ -214,13 +212,6 @@ def _finite(values: list[float], *, log: bool = False) -> list[float]:
 
 def _number(value: float) -> str:
     return f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}"
-
-
-def _path(points: Sequence[tuple[float, float]], *, steps: bool) -> str:
-    drawn = f"M{points[0][0]:.1f} {points[0][1]:.1f}"
-    for x, y in points[1:]:
-        drawn += f"H{x:.1f}V{y:.1f}" if steps else f"L{x:.1f} {y:.1f}"
-    return drawn
 
 
 def _marks(

@@ -27,23 +27,20 @@ _PLACE = {"kind", "shape", "at"}
 
 
 def write_arrays(stem: Path, facts: object) -> Path:
-    """Write JSON values, with arrays and functions without arguments that return further values.
-
-    Functions are called in turn, and their results are not kept in memory. Returns the file that
-    is written last.
-    """
+    """Write JSON values with arrays, each array once; returns the file that is written last."""
     description, content = files_of(stem)
+    places: dict[int, dict[str, object]] = {}
     with replacing(content) as part, part.open("wb") as file:
 
         def placed(value: Any) -> Any:
             if isinstance(value, np.generic):
                 return value.item()
-            if callable(value):
-                return value()
-            at = -(-file.tell() // _ALIGNED) * _ALIGNED
-            file.seek(at)
-            file.write(np.ascontiguousarray(value).data if value.size else b"")
-            return {"kind": value.dtype.str, "shape": value.shape, "at": at}
+            if id(value) not in places:
+                at = -(-file.tell() // _ALIGNED) * _ALIGNED
+                file.seek(at)
+                file.write(np.ascontiguousarray(value).data if value.size else b"")
+                places[id(value)] = {"kind": value.dtype.str, "shape": value.shape, "at": at}
+            return places[id(value)]
 
         text = json.dumps(facts, default=placed)
     write_text(description, text)

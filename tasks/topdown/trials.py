@@ -39,7 +39,7 @@ from .checks.replicate import lay_out, link_run, read_dataset, run_replicate, wi
 from .ingest.ingest import completed, reading_of
 from .paths import geography_file, held_file, invariants_file, state_totals_file
 from .settings import TopdownSettings
-from .spine.shards import RunUniverse
+from .spine.files import RunUniverse
 from .workload.costs import cost_of
 from .workload.exact_loss import exact_rho
 from .workload.sections import ESTIMATORS, Estimator

@@ -25,10 +25,10 @@ from spineflow.tasks.topdown.checks.accuracy.errors import AccuracyFigures, read
 from spineflow.tasks.topdown.checks.accuracy.report import write_run_accuracy
 from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.release.microdata import write_part, write_universe
-from spineflow.tasks.topdown.release.tabulations.run import LevelTables, tables_of_run
+from spineflow.tasks.topdown.release.tabulations.run import RunTables
 from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine import subspines
-from spineflow.tasks.topdown.spine.subspines import n_pieces
+from spineflow.tasks.topdown.spine import files
+from spineflow.tasks.topdown.spine.files import RunUniverse, n_pieces
 
 from benchmarks import nation
 from tests.flows.in_process import judged_once
@@ -41,7 +41,7 @@ pytestmark = pytest.mark.soak(14)
 @pytest.fixture
 def cut_into_subspines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Subspines of some states, so that a small nation has several."""
-    monkeypatch.setattr(subspines, "BLOCKS_PER_SUBSPINE", 500)
+    monkeypatch.setattr(files, "BLOCKS_PER_SUBSPINE", 500)
 
 
 @pytest.fixture(scope="module")
@@ -54,10 +54,9 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
         nation.write_nation(folder, Fraction(1, 1600))
         settings = TOPDOWN.load(folder / "settings.toml", ["release.tables=false"])
         run = prepare(settings, folder / "run")
-        patched.setattr(subspines, "BLOCKS_PER_SUBSPINE", 500)
+        patched.setattr(files, "BLOCKS_PER_SUBSPINE", 500)
         with judged_once():
             # No comparison needs checks, a release, or what is guaranteed exactly.
-            patched.setattr(topdown_stages.TopdownStages, "work_out_losses", lambda *_, **__: [])
             patched.setattr(topdown_stages.TopdownStages, "check_and_release", lambda *_: None)
             call_stages(run, settings)
     return run, settings
@@ -67,7 +66,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
 def expected(compared: Compared) -> AccuracyFigures:
     """The figures of all its pieces."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(subspines, "BLOCKS_PER_SUBSPINE", 500)
+        patched.setattr(files, "BLOCKS_PER_SUBSPINE", 500)
         return compute_figures(*compared)
 
 
@@ -102,22 +101,22 @@ def test_files_in_pieces_have_the_bytes_of_the_whole(
     run, settings = compared
     release = settings.release.model_copy(update={"tables": True})
     settings = settings.model_copy(update={"release": release})
-    tables, found = tables_of_run(run, settings), []
+    tables, found = RunTables(run, settings), []
     for blocks in (500, 1 << 20):
-        monkeypatch.setattr(subspines, "BLOCKS_PER_SUBSPINE", blocks)
+        monkeypatch.setattr(files, "BLOCKS_PER_SUBSPINE", blocks)
         shutil.rmtree(run.unchecked_release, ignore_errors=True)
         of = tables.n_pieces
         for number in range(of if of > 1 else 0):
             tables.write_piece(number, of)
             for universe in settings.run.universes:
-                write_part(run, settings, universe, number, of)
+                write_part(RunUniverse(run, settings, universe), number, of)
         with monkeypatch.context() as patched:
-            patched.setattr(LevelTables, "_write", None if of > 1 else LevelTables._write)
+            patched.setattr(RunTables, "_write", None if of > 1 else RunTables._write)
             assert tables.write() == tables.files()
         for universe in settings.run.universes:
-            assert write_universe(run, settings, universe).n_rows > 0
-        files = sorted(path for path in run.unchecked_release.rglob("*") if path.is_file())
-        found.append([(path.name, content_of_file(path)) for path in files])
+            assert write_universe(RunUniverse(run, settings, universe)).n_rows > 0
+        written = sorted(path for path in run.unchecked_release.rglob("*") if path.is_file())
+        found.append([(path.name, content_of_file(path)) for path in written])
         assert not list((run.root / "pieces").rglob("*.csv"))
     assert of == 1 and len(found[0]) == 2 * (8 + 2) + 4 * 51
     assert found[0] == found[1]

@@ -19,7 +19,7 @@ from spineflow.tasks.topdown.checks import pieces
 from spineflow.tasks.topdown.checks.pieces import (
     findings_file,
     outcomes_of_pieces,
-    pieces_apart,
+    pieces_of_share,
     read_findings,
     state_of_files,
     write_findings,
@@ -54,7 +54,6 @@ def cut_small(patched: pytest.MonkeyPatch) -> None:
     """Pieces and parts of a few blocks, so that a county has several."""
     patched.setattr(pieces, "BLOCKS_PER_PIECE", 6)
     patched.setattr(pieces, "MOST_PIECES", 3)
-    patched.setattr(pieces, "LEAST_APART", 0)
 
 
 @pytest.fixture
@@ -70,8 +69,8 @@ def findings(made: Unchecked, tmp_path_factory: pytest.TempPathFactory) -> dict[
     found = {}
     with pytest.MonkeyPatch.context() as patched:
         cut_small(patched)
-        for piece in pieces_apart(run):
-            write_findings(run, piece)
+        assert write_findings(run, 0, 1) and not write_findings(run, 0, 1)
+        for piece in pieces_of_share(run, 0, 1):
             read = read_findings(run, piece, state_of_files(run))
             found[piece.name] = read and asdict(read)
     assert found and None not in found.values()
@@ -86,7 +85,7 @@ def unchecked(
     run = RunDirectory(tmp_path / "run")
     shutil.copytree(made[0].root, run.root)
     state = state_of_files(run)
-    for piece in pieces_apart(run):
+    for piece in pieces_of_share(run, 0, 1):
         pieces.store_result(findings_file(run, piece), state, findings[piece.name])
     return run, made[1]
 
@@ -94,13 +93,11 @@ def unchecked(
 def test_pieces_find_what_the_whole_does(
     made: Unchecked, unchecked: Unchecked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = {piece.name for piece in pieces_apart(unchecked[0])}
-    assert {"persons-rows-0-of-3", "units-below-0-of-3", "tables-files-0-of-1"} <= names
-    small = {piece.name for piece in pieces.checked_run(unchecked[0]).pieces(lambda _: 1)} - names
-    check = CheckedRun.check
-    monkeypatch.setattr(  # All but the plan has been found already.
-        CheckedRun, "check", lambda own, piece: check(own, piece) if piece.name in small else None
-    )
+    shares = [pieces_of_share(unchecked[0], number, 4) for number in range(4)]
+    names = [piece.name for share in shares for piece in share]
+    assert {"persons-rows-0-of-3", "units-below-0-of-3", "tables-files-0-of-1"} <= set(names)
+    assert len(names) == len(set(names)) == len(pieces_of_share(unchecked[0], 0, 1))
+    monkeypatch.setattr(CheckedRun, "check", None)  # All has been found already.
     in_pieces = outcomes_of_pieces(*unchecked)
     monkeypatch.undo()
     whole = outcomes_of_pieces(*made)
@@ -152,7 +149,7 @@ def test_what_is_altered_after_it_was_checked_is_seen(unchecked: Unchecked) -> N
     """Even where the file has its old times again: nothing that was found is used any more."""
     run, settings = unchecked
     before = {path: path.stat() for path in run.root.rglob("*") if path.is_file()}
-    every = pieces_apart(run)
+    every = pieces_of_share(run, 0, 1)
     for change in CHANGES:
         state = state_of_files(run)
         assert read_findings(run, every[0], state) is not None
@@ -173,14 +170,12 @@ def test_what_is_altered_after_it_was_checked_is_seen(unchecked: Unchecked) -> N
 def test_findings_that_are_missing_or_cut_let_nothing_pass(unchecked: Unchecked) -> None:
     """A spoiled file fails whichever findings are there, if those of its piece are not."""
     run, settings = unchecked
-    every = pieces_apart(run)
+    every = pieces_of_share(run, 0, 1)
     other_person(run)
-    for piece in every:
-        write_findings(run, piece)
     spoiled = [piece for piece in every if piece.name.startswith("persons-text")]
     for spoil in (Path.unlink, lambda path: path.write_text(path.read_text()[:40])):
+        assert write_findings(run, 0, 1)
         for piece in spoiled:
-            write_findings(run, piece)
             spoil(findings_file(run, piece))
             assert read_findings(run, piece, state_of_files(run)) is None
         failed = [o for o in outcomes_of_pieces(run, settings) if not o.passed]
@@ -194,8 +189,7 @@ def test_planted_defects_fail_in_the_same_words(made: Unchecked, unchecked: Unch
     run, settings = unchecked
     for change in CHANGES:
         change(run)
-    for piece in pieces_apart(run):
-        write_findings(run, piece)
+    write_findings(run, 0, 1)
     in_pieces = [(o.name, o.subject, o.detail) for o in outcomes_of_pieces(run, settings)]
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(pieces, "BLOCKS_PER_PIECE", 1 << 16)

@@ -12,8 +12,7 @@ from spineflow.tasks.census.histograms import read_histogram
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.files import read_spine
-from spineflow.tasks.topdown.spine.shards import shards_by_geolevel
+from spineflow.tasks.topdown.spine.files import read_spine, shards_by_geolevel
 
 pytestmark = pytest.mark.slow
 

@@ -96,7 +96,7 @@ def by_one_worker(smallest_county: Path, tmp_path_factory: pytest.TempPathFactor
             *("input.confidential=false", "privacy.seed=11"),
         )
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr("spineflow.tasks.topdown.spine.shards.VALUES_PER_SHARD", 24_000)
+            patched.setattr("spineflow.tasks.topdown.spine.files.VALUES_PER_SHARD", 24_000)
             folder = tmp_path_factory.mktemp(estimator)
             one = run_county(folder, smallest_county, "one", *overrides)
         assert len(list((one.root / "estimates").rglob("*.parquet"))) > 2 * 6

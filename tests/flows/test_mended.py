@@ -33,7 +33,7 @@ dataset = "county"
 ledger = "ledger.db"
 """
 
-NAMED = ["COUNTY_NAME", "PLACE_NAME", "INTPTLAT", "INTPTLON"]
+NAMED = ["COUNTY_NAME", "PLACE_NAME", "COUNTY_INTPTLAT", "COUNTY_INTPTLON"]
 
 
 @pytest.fixture(scope="module", autouse=True)

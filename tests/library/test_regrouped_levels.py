@@ -10,7 +10,7 @@ import pytest
 import spineflow
 from spineflow.tasks.products.registry import product
 from spineflow.tasks.topdown.ingest.ingest import public_geography
-from spineflow.tasks.topdown.release.spine_distances import spine_distances
+from spineflow.tasks.topdown.release.spine_summary import spine_distances
 
 from tests.library import towns
 
@@ -108,8 +108,9 @@ def test_deviations_are_predicted_for_declared_areas(
     """What public facts predict is what the intervals of the measurements have."""
     own = settings("optimized")
     loaded = product("topdown").load(own | {"input": {**own["input"], **_written(tmp_path)}})
-    found = spine_distances(loaded, public_geography(loaded)).deviations
-    rows = found.set_index(["spine", "category"])
+    found = spine_distances(loaded, public_geography(loaded)).summaries
+    (rows,) = (summary.tabulated for summary in found.values())
+    rows = rows.set_index(["spine", "category"])
     assert set(rows.index) == {
         (spine, name) for spine in ("conventional", "optimized") for name in ("region", "ward")
     }

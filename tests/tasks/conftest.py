@@ -18,7 +18,7 @@ def cut_county(county: Path, tmp_path_factory: pytest.TempPathFactory):
     from spineflow.tasks.runs.settings_files import load_settings
     from spineflow.tasks.topdown.checks.replicate import lay_out, read_dataset
     from spineflow.tasks.topdown.settings import TopdownSettings
-    from spineflow.tasks.topdown.spine import shards
+    from spineflow.tasks.topdown.spine import files
 
     from tests.flows.in_process import judged_once
 
@@ -31,7 +31,7 @@ def cut_county(county: Path, tmp_path_factory: pytest.TempPathFactory):
     settings = load_settings(TopdownSettings, file, presets=PRESETS)
     with pytest.MonkeyPatch.context() as changed:
         changed.setattr(histograms, "ROWS_PER_GROUP", ROWS_PER_GROUP)
-        changed.setattr(shards, "VALUES_PER_SHARD", 30_000)
+        changed.setattr(files, "VALUES_PER_SHARD", 30_000)
         with judged_once():
             dataset = read_dataset(settings, folder / "data")
         run = lay_out(dataset, settings, folder / "run")

@@ -22,7 +22,6 @@ from ....validation.outcome import Outcome
 from ....validation.topdown.run_checks import BELOW, PLAN, CheckedRun, Findings, Piece
 from ...runs.directory import RunDirectory, code_version
 from ...runs.files import state_of_file, write_text
-from ..paths import geography_file, spine_folder
 from ..settings import TopdownSettings
 
 
@@ -52,9 +51,6 @@ def cached_result(path: Path, state: str) -> Any | None:
 BLOCKS_PER_PIECE = 1 << 14
 MOST_PIECES = 48
 """Pieces of one kind: each reads their common input, which takes seconds for a nation."""
-LEAST_APART = 1 << 13
-"""Blocks of the smallest piece that is worth a task of its own, which takes a tenth of a second;
-true of a state's pieces, not of a county's."""
 
 _FINDINGS = TypeAdapter(Findings)
 """Reads back the findings of a piece."""
@@ -65,21 +61,17 @@ def checked_run(run: RunDirectory) -> CheckedRun:
     return CheckedRun(run.root, run.unchecked_release)
 
 
-def pieces_apart(run: RunDirectory) -> list[Piece]:
-    """The pieces that are worth a task of their own, the largest first; empty for a small run."""
-    sizes = {piece: _n_blocks(run, piece) for piece in checked_run(run).pieces(_n_pieces)}
-    apart = [piece for piece, n_blocks in sizes.items() if n_blocks >= LEAST_APART]
-    return sorted(apart, key=sizes.__getitem__, reverse=True)
-
-
-def _n_blocks(run: RunDirectory, piece: Piece) -> float:
-    """Blocks that a piece is about; none of the plan, and below the top of a spine that is not cut,
-    which is all top."""
-    if piece.kind == PLAN or (piece.kind == BELOW and piece.of == 1):
-        return 0.0
-    blocks = spine_folder(run, piece.subject) / "blocks.parquet"
-    path = blocks if blocks.exists() else geography_file(run)
-    return pq.read_metadata(path).num_rows / piece.of
+def pieces_of_share(run: RunDirectory, number: int, of: int) -> list[Piece]:
+    """The pieces of share `number` of `of`, each with about as many blocks to check: the plan is
+    about none, and the part of a spine below its top neither if it is one piece."""
+    sizes = {
+        piece: 0.0 if piece.kind == PLAN or (piece.kind, piece.of) == (BELOW, 1) else 1 / piece.of
+        for piece in checked_run(run).pieces(_n_pieces)
+    }
+    shares: list[list[Piece]] = [[] for _ in range(of)]
+    for piece in sorted(sizes, key=sizes.__getitem__, reverse=True):
+        min(shares, key=lambda share: sum(sizes[one] for one in share)).append(piece)
+    return shares[number]
 
 
 def findings_file(run: RunDirectory, piece: Piece) -> Path:
@@ -92,11 +84,15 @@ def state_of_files(run: RunDirectory) -> str:
     return state_of(run, _files(run))
 
 
-def write_findings(run: RunDirectory, piece: Piece) -> Path:
-    """Check a piece and write its findings."""
-    state = state_of_files(run)
-    store_result(findings_file(run, piece), state, asdict(checked_run(run).check(piece)))
-    return findings_file(run, piece)
+def write_findings(run: RunDirectory, number: int, of: int) -> bool:
+    """Check the pieces of a share, and write the findings of each; returns whether any were
+    missing."""
+    state, checked = state_of_files(run), checked_run(run)
+    pieces = pieces_of_share(run, number, of)
+    missing = [piece for piece in pieces if read_findings(run, piece, state) is None]
+    for piece in missing:
+        store_result(findings_file(run, piece), state, asdict(checked.check(piece)))
+    return bool(missing)
 
 
 def read_findings(run: RunDirectory, piece: Piece, state: str) -> Findings | None:

@@ -47,8 +47,7 @@ from ..measurement.public_answers import constrain_universe
 from ..paths import geography_file, held_file, invariants_file, state_totals_file
 from ..settings import TopdownSettings, universe_waves
 from ..spine.build import write_universe_spine
-from ..spine.files import spine_of
-from ..spine.shards import RunUniverse, released_counts, shards_by_geolevel, shards_of
+from ..spine.files import RunUniverse, released_counts, shards_by_geolevel, shards_of, spine_of
 from ..workload.sections import ESTIMATORS, Estimator
 from .accuracy.compared import compute_figures, query_errors
 from .accuracy.errors import ALL_ANSWERS

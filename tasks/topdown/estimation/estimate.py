@@ -33,7 +33,7 @@ from ..measurement.public_answers import (
     shard_units,
 )
 from ..paths import constraints_file, demanded_file, solves_file
-from ..spine.shards import Family, RunUniverse, Shard, families_of_shard, shards_of
+from ..spine.files import Family, RunUniverse, Shard, families_of_shard, shards_of
 from ..workload.budget import Budget
 from .exact_weights import ExactWeights
 from .parent import Passes, estimate_children

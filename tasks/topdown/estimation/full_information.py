@@ -32,7 +32,7 @@ from ...runs.errors import InputRefused
 from ...runs.objects import read_arrays, write_arrays
 from ..paths import combined_file
 from ..settings import TopdownSettings
-from ..spine.shards import Family
+from ..spine.files import Family
 from ..workload.implied_types import structural_zeros
 from .estimate import ShardInput, passes_of
 from .exact_weights import ExactWeights

@@ -19,7 +19,7 @@ from scipy import sparse
 
 from ...census.queries import MarginalQuery, incidence
 from ...solvers.highs import LinearProgram, SolveStatus
-from ..spine.shards import Family
+from ..spine.files import Family
 
 
 @dataclass(frozen=True)

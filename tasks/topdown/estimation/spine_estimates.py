@@ -301,24 +301,22 @@ class GroupedEstimates:
             start += len(part.type_is_possible)
         return found
 
-    def to_arrays(self, names: Sequence[str] = ARRAYS) -> dict[str, Any]:
-        """The named arrays of the estimates, as `runs.objects` stores them."""
+    def to_arrays(self) -> dict[str, Any]:
+        """The arrays of the estimates, as `runs.objects` stores them."""
         groups = [
-            {"rows": group.rows, "cells": group.cells}
-            | {name: getattr(group.estimates, name) for name in names}
+            {"rows": group.rows, "cells": group.cells, **vars(group.estimates)}
             for group in self.groups
         ]
         return {"can_have": self.type_is_possible, "groups": groups}
 
     @classmethod
     def of_arrays(cls, algebra: QueryAlgebra, arrays: Mapping[str, Any]) -> GroupedEstimates:
-        """The estimates from `to_arrays`, with means that are NaN where they were left out."""
-
-        def group(rows: np.ndarray, cells: np.ndarray, **of: np.ndarray) -> Group:
-            none = np.broadcast_to(np.nan, (rows.size, cells.size, algebra.n_coordinates))
-            return Group(rows, cells, LinearEstimates(**{"mean": none} | of))
-
-        return cls(algebra, arrays["can_have"], tuple(group(**own) for own in arrays["groups"]))
+        """The estimates from `to_arrays`."""
+        groups = (
+            Group(own["rows"], own["cells"], LinearEstimates(*(own[name] for name in ARRAYS)))
+            for own in arrays["groups"]
+        )
+        return cls(algebra, arrays["can_have"], tuple(groups))
 
     def meeting(self, rows: np.ndarray) -> Iterator[tuple[np.ndarray, Group, np.ndarray]]:
         """For each group, the positions in `rows` of its geounits, the group, and their rows in
@@ -362,13 +360,11 @@ class Step:
     """One step of the spine, from parts to the wholes that they add up to.
 
     whole : (n,) the whole of each part. sums : estimates of the wholes from the parts alone.
-    known_gains : `gains`, where they are known.
     """
 
     parts: GroupedEstimates
     whole: np.ndarray
     sums: GroupedEstimates
-    known_gains: tuple[Gains, ...] | None = None
 
     @classmethod
     def up(cls, parts: GroupedEstimates, whole: np.ndarray, n_wholes: int) -> Step:
@@ -378,8 +374,6 @@ class Step:
     @cached_property
     def gains(self) -> tuple[Gains, ...]:
         """Responses of parts to their wholes, for each group of the sums."""
-        if self.known_gains is not None:
-            return self.known_gains
         sums = [group.estimates for group in self.sums.groups]
         return tuple(whole_gains(of.variance, of.diffuse) for of in sums)
 

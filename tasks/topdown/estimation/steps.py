@@ -25,7 +25,7 @@ from ...runs.handles import Made, created
 from ...runs.steps import step
 from ..paths import combined_file
 from ..settings import TopdownSettings
-from ..spine.shards import Family, RunUniverse, Shard, shard_of
+from ..spine.files import Family, RunUniverse, Shard, shard_of
 from ..workload.implied_types import possible_cells
 from ..workload.sections import Estimator as EstimatorName
 from . import full_information

@@ -53,6 +53,7 @@ NUMBERS_AT_ONCE = 1 << 18
 class ProductAnswers:
     """Answers of histograms, each the product of a set of core cells and sets of free levels.
 
+    counted : (a, n_cells) 0/1 matrix, the cells of each answer.
     core : (z, n) 0/1 matrix, the sets of core cells that occur.
     free : for each free attribute, of d levels, the sets of levels that occur, (F, d).
     core_of_answer : (a,) number of each answer's set of core cells.
@@ -60,6 +61,7 @@ class ProductAnswers:
     """
 
     algebra: QueryAlgebra
+    counted: sparse.csr_array
     core: np.ndarray
     free: tuple[np.ndarray, ...]
     core_of_answer: np.ndarray
@@ -91,7 +93,7 @@ class ProductAnswers:
         if (n_cells != counted.sum(axis=1)).any():
             raise ValueError("an answer must count a product of sets of levels")
         of_answer = np.array(numbers)
-        return cls(algebra, sets[0], tuple(sets[1:]), of_answer[0], of_answer[1:])
+        return cls(algebra, counted, sets[0], tuple(sets[1:]), of_answer[0], of_answer[1:])
 
     @property
     def n_answers(self) -> int:

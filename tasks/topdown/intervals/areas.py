@@ -243,7 +243,11 @@ class KnownBlocks:
         messages call the areas, and its column with their codes."""
         geocode, word = pd.Index(geography["block_geocode"].astype(object)), last or BLOCK
         if last is None:
-            return cls(geocode, _published_codes(geocode), word)
+            # Blocks are published with 15 digits, without that of the block group, which equals
+            # the first of the block's own.
+            published = geocode.str.slice(0, GROUP_DIGIT) + geocode.str.slice(GROUP_DIGIT + 1)
+            is_known = geocode.str.fullmatch(r"\d{16}").all() and published.is_unique
+            return cls(geocode, published if is_known else None, word)
         if last not in geography or geography[last].duplicated().any():
             return cls(geocode, None, word)
         return cls(geocode, pd.Index(geography[last].astype(object)), word)
@@ -268,17 +272,6 @@ class KnownBlocks:
                 f"all parts of a code, as in {self.geocode[0]!r}{also}."
             )
         return self.geocode.to_numpy(dtype=object)[number]
-
-
-def _published_codes(geocode: pd.Index) -> pd.Index | None:
-    """The codes of 15 digits by which the Census Bureau publishes blocks: without the digit of the
-    block group, which equals the first of the block's own. None where they are not unique, or
-    geocodes are others.
-    """
-    if not geocode.str.fullmatch(r"\d{16}").all():
-        return None
-    published = geocode.str.slice(0, GROUP_DIGIT) + geocode.str.slice(GROUP_DIGIT + 1)
-    return published if published.is_unique else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,14 +22,14 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from scipy import sparse
 from scipy.special import ndtr, ndtri
 
 from ...noise.distributions import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
-from .answers import ProductAnswers, covariances_of, estimates_of
+from ..estimation.spine_estimates import GroupedEstimates
+from .answers import AnswerCovariances, ProductAnswers, covariances_of, estimates_of
 from .areas import BlockAreas, area_covariances, area_estimates
-from .run_posterior import RunPosterior
+from .run_posterior import LevelBounds, RunPosterior
 
 ROUNDING = 1e-7
 """Distance, in records, by which a whole number may miss an interval and count as inside."""
@@ -66,49 +66,19 @@ def intervals_of(
     """
     if not 0.0 < level < 1.0:
         raise ValueError("the level of an interval is a number between 0 and 1, such as 0.9")
-    shape = np.shape(estimate)
-    estimates, variances, least, most = (
-        np.ascontiguousarray(np.broadcast_to(part, shape), dtype=np.float64).ravel()
-        for part in (estimate, variance, at_least, at_most)
-    )
-    of_noise = mechanism == DISCRETE_LAPLACE
-    farther = _laplace_quantiles(variances, level) if of_noise else _largest_variances(level)
-    ends = np.empty((4, estimates.size), dtype=np.int64)
-    z = float(ndtri(0.5 + level / 2))
-    _enter_ends(estimates, variances, least, most, z, farther, of_noise, ends)
-    return Intervals(*ends.reshape(4, *shape))
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _enter_ends(
-    estimate: np.ndarray,
-    variance: np.ndarray,
-    at_least: np.ndarray,
-    at_most: np.ndarray,
-    z: float,
-    farther: np.ndarray,
-    of_noise: bool,
-    ends: np.ndarray,
-) -> None:
-    """Enter the ends (4, n) of intervals that reach z deviations, or as far as the quantile of the
-    noise if that is farther: `farther` has these (n,), or else the largest variances from which
-    they follow."""
-    for i in range(estimate.size):
-        reach = z * math.sqrt(variance[i])
-        if of_noise:
-            whole = farther[i]
-        elif variance[i] > farther[-1]:
-            whole = np.ceil(reach - 0.5)
-        else:
-            whole = float(np.searchsorted(farther, variance[i]))
-        reach = max(reach, whole)
-        lower = np.ceil(estimate[i] - reach - ROUNDING)
-        upper = np.floor(estimate[i] + reach + ROUNDING)
-        if lower > upper:
-            lower = upper = np.rint(estimate[i])
-        ends[0, i], ends[1, i] = lower, upper
-        ends[2, i] = min(max(lower, at_least[i]), at_most[i])
-        ends[3, i] = min(max(upper, at_least[i]), at_most[i])
+    reach = float(ndtri(0.5 + level / 2)) * np.sqrt(variance)
+    if mechanism == DISCRETE_LAPLACE:
+        farther = _laplace_quantiles(variance, level)
+    else:
+        largest = _largest_variances(level)
+        is_wide = variance > largest[-1]
+        farther = np.where(is_wide, np.ceil(reach - 0.5), np.searchsorted(largest, variance))
+    reach = np.maximum(reach, farther)
+    lower, upper = np.ceil(estimate - reach - ROUNDING), np.floor(estimate + reach + ROUNDING)
+    has_none = lower > upper
+    lower, upper = (np.where(has_none, np.rint(estimate), end) for end in (lower, upper))
+    ends = lower, upper, *(np.clip(end, at_least, at_most) for end in (lower, upper))
+    return Intervals(*(end.astype(np.int64) for end in ends))
 
 
 def _laplace_quantiles(variance: np.ndarray, level: float) -> np.ndarray:
@@ -245,8 +215,11 @@ AREAS_TOGETHER = 1 << 12
 
 @dataclass(frozen=True, eq=False)
 class CellAnswers:
-    """Estimates, variances, and whether the measurements determine them, (n_areas, a) each, with
-    the bounds (n_areas, a) that every histogram meets."""
+    """Estimates, variances, and whether the measurements determine them, (N, a) each, of N geounits
+    or areas, with the bounds (N, a) that every histogram meets.
+
+    covariances : of the answers of one geounit or area; None where nothing asks for them.
+    """
 
     estimate: np.ndarray
     variance: np.ndarray
@@ -254,6 +227,42 @@ class CellAnswers:
     at_least: np.ndarray
     at_most: np.ndarray
     mechanism: str
+    covariances: AnswerCovariances | None = None
+
+    @classmethod
+    def of_geounits(
+        cls,
+        found: RunPosterior,
+        answers: ProductAnswers,
+        depth: int,
+        level: GroupedEstimates,
+        rows: np.ndarray,
+    ) -> CellAnswers:
+        """Answers of geounits `rows` (N,) of the geolevel at a depth, whose estimates are given."""
+        covariances = covariances_of(level, answers, rows)
+        estimate = estimates_of(level, answers, rows)
+        return cls._of(found, estimate, covariances, found.bounds[depth].part(rows))
+
+    @classmethod
+    def of_areas(
+        cls, found: RunPosterior, answers: ProductAnswers, areas: BlockAreas
+    ) -> CellAnswers:
+        """Answers of areas that are lists of blocks."""
+        covariances = area_covariances(found.posterior, answers, areas)
+        estimate = area_estimates(found.blocks, answers, areas)
+        return cls._of(found, estimate, covariances, found.bounds[-1].summed(areas))
+
+    @classmethod
+    def _of(
+        cls,
+        found: RunPosterior,
+        estimate: np.ndarray,
+        covariances: AnswerCovariances,
+        declared: LevelBounds,
+    ) -> CellAnswers:
+        bounds = found.bounds_of(declared, covariances.answers.counted)
+        known, mechanism = covariances.is_known(), found.of_run.mechanism
+        return cls(estimate, covariances.variances(), known, *bounds, mechanism, covariances)
 
     def intervals(self, level: float) -> Intervals:
         """Intervals that hold the truth with probability `level` at least."""
@@ -285,11 +294,17 @@ class PublishedCells:
             is_known = np.ones(shape, dtype=bool)
             for start in range(0, run.n_areas, AREAS_AT_ONCE):
                 part = run.part(start, min(start + AREAS_AT_ONCE, run.n_areas))
-                rows = np.arange(start, start + part.n_areas)
+                # Areas without blocks have nothing.
+                rows = start + (part.area if are_blocks else np.arange(part.n_areas))
                 for numbers, answers in self._kinds:
                     at = np.ix_(rows, numbers)
-                    of_kind = _area_estimates(found, answers, part, are_blocks)
-                    estimate[at], variance[at], is_known[at] = of_kind
+                    if are_blocks:
+                        covariances = covariances_of(found.blocks, answers, part.block)
+                        estimate[at] = estimates_of(found.blocks, answers, part.block)
+                    else:
+                        covariances = area_covariances(found.posterior, answers, part)
+                        estimate[at] = area_estimates(found.blocks, answers, part)
+                    variance[at], is_known[at] = covariances.variances(), covariances.is_known()
             bounds = found.bounds_of(found.bounds[-1].summed(run), self.counted)
             yield first, CellAnswers(estimate, variance, is_known, *bounds, found.of_run.mechanism)
 
@@ -307,23 +322,3 @@ class PublishedCells:
             for chosen in (sums, ~sums)
             if chosen.any()
         ]
-
-
-def _area_estimates(
-    found: RunPosterior, answers: ProductAnswers, areas: BlockAreas, are_blocks: bool
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Estimates, variances and whether they are known, (n_areas, a) each.
-
-    are_blocks : no area has more than one block.
-    """
-    if not are_blocks:
-        covariances = area_covariances(found.posterior, answers, areas)
-        estimate = area_estimates(found.blocks, answers, areas)
-        return estimate, covariances.variances(), covariances.is_known()
-    shape = areas.n_areas, answers.n_answers
-    estimate, variance = np.zeros(shape), np.zeros(shape)
-    is_known = np.ones(shape, dtype=bool)
-    covariances = covariances_of(found.blocks, answers, areas.block)
-    estimate[areas.area] = estimates_of(found.blocks, answers, areas.block)
-    variance[areas.area], is_known[areas.area] = covariances.variances(), covariances.is_known()
-    return estimate, variance, is_known

@@ -20,13 +20,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 from scipy import sparse
 
+from ....geography.levels import Spine
 from ...census.invariants import read_geography
 from ...census.queries import MarginalQuery, in_schema_order, label_parts, marginal_query
 from ...census.schema import Schema
@@ -38,14 +39,7 @@ from ..estimation.spine_estimates import GroupedEstimates
 from ..paths import geography_file
 from ..settings import TopdownSettings
 from ..spine.build import areas_of_level, levels_of_run
-from .answers import (
-    AnswerCovariances,
-    Listener,
-    ProductAnswers,
-    covariances_of,
-    estimates_of,
-    ignore_progress,
-)
+from .answers import Listener, ProductAnswers, ignore_progress
 from .areas import (
     KnownBlocks,
     NamedAreas,
@@ -56,8 +50,11 @@ from .areas import (
     read_areas,
     read_pairs,
 )
-from .intervals import differences, intervals_of, ratios, shares
-from .run_posterior import LevelBounds, RunPosterior
+from .intervals import CellAnswers, differences, ratios, shares
+from .run_posterior import RunPosterior
+
+AreasOf: TypeAlias = str | Path | pd.DataFrame | Mapping[str, Any] | None
+"""Areas of intervals: a level by name, a file of areas, or areas as data; None for all levels."""
 
 SHARES = ("share", "share_std_dev", "share_lower", "share_upper")
 WHOLE_NUMBERS = ("lower", "upper", "bounded_lower", "bounded_upper")
@@ -123,23 +120,17 @@ def _geolevel_tables(
         size = max(1, ROWS_AT_ONCE // query.n_rows)
         for start in range(0, len(geocode), size):
             rows = np.arange(start, min(start + size, len(geocode)))
-            values = estimates_of(estimates, answers, rows)
-            covariances = covariances_of(estimates, answers, rows)
-            bounds = found.bounds[depth].part(rows)
-            yield _table(found, asked, query, geocode[rows], values, covariances, bounds)
+            of_rows = CellAnswers.of_geounits(found, answers, depth, estimates, rows)
+            yield _table(asked, query, geocode[rows], of_rows)
 
 
 def area_intervals(
     found: RunPosterior, asked: IntervalRequest, areas: NamedAreas
 ) -> Iterator[pa.Table]:
     """Parts of the table for areas that are lists of blocks."""
-    bounds = found.bounds[-1].summed(areas.blocks)
-    blocks = found.blocks
     for query in asked.queries:
         answers = _with_whole(found, asked, query)
-        values = area_estimates(blocks, answers, areas.blocks)
-        covariances = area_covariances(found.posterior, answers, areas.blocks)
-        yield _table(found, asked, query, areas.names, values, covariances, bounds)
+        yield _table(asked, query, areas.names, CellAnswers.of_areas(found, answers, areas.blocks))
 
 
 def comparisons(
@@ -230,44 +221,31 @@ def _with_whole(
 
 
 def _table(
-    found: RunPosterior,
-    asked: IntervalRequest,
-    query: MarginalQuery,
-    geocode: np.ndarray,
-    estimates: np.ndarray,
-    covariances: AnswerCovariances,
-    bounds: LevelBounds,
+    asked: IntervalRequest, query: MarginalQuery, names: np.ndarray, of: CellAnswers
 ) -> pa.Table:
     """The rows of one query for some geounits, whose answers may be followed by their wholes."""
     n = query.n_rows
-    all_variances, all_known = covariances.variances(), covariances.is_known()
-    estimate, variance, is_known = (
-        values[:, :n] for values in (estimates, all_variances, all_known)
-    )
-    at_least, at_most = found.bounds_of(bounds, query.matrix)
-    mechanism = found.of_run.mechanism
-    ends = intervals_of(estimate, variance, asked.level, at_least, at_most, mechanism)
-    values = {"estimate": estimate, "std_dev": np.sqrt(variance)}
+    ends, is_known = of.intervals(asked.level), of.is_known[:, :n]
+    values = {"estimate": of.estimate, "std_dev": np.sqrt(of.variance)}
     values |= {name: getattr(ends, name) for name in WHOLE_NUMBERS}
     columns = {
-        "geocode": coded_texts(np.repeat(np.arange(len(geocode)), n), geocode),
-        **asked.labels(query, len(geocode)),
+        "geocode": coded_texts(np.repeat(np.arange(len(names)), n), names),
+        **asked.labels(query, len(names)),
     }
     for name, value in values.items():
-        columns[name] = _numbers(value, is_known, is_whole=name in WHOLE_NUMBERS)
-    if asked.share_of is not None:
+        columns[name] = _numbers(value[:, :n], is_known, is_whole=name in WHOLE_NUMBERS)
+    if asked.share_of is not None and of.covariances is not None:
         part, whole = np.arange(n), np.zeros(n, dtype=np.int64)
         whole[query.row_of_cell] = n + asked.share_of.row_of_cell  # Each answer's denominator.
         found_shares = shares(
-            estimate,
-            estimates[:, whole],
-            (variance, all_variances[:, whole]),
-            covariances.covariance((0, part), (0, whole)),
+            of.estimate[:, part],
+            of.estimate[:, whole],
+            (of.variance[:, part], of.variance[:, whole]),
+            of.covariances.covariance((0, part), (0, whole)),
             asked.level,
         )
-        known = is_known & all_known[:, whole]
         for name, end in zip(SHARES, found_shares, strict=True):
-            columns[name] = _numbers(end, known)
+            columns[name] = _numbers(end, is_known & of.is_known[:, whole])
     return pa.table(columns)
 
 
@@ -284,26 +262,25 @@ def write_run_intervals(
     run: RunDirectory,
     settings: TopdownSettings,
     queries: Sequence[str],
+    where: AreasOf = None,
     *,
     universe: str | None = None,
-    geolevel: str | None = None,
-    entities: str | Path | pd.DataFrame | Mapping[str, Any] | None = None,
     share_of: str | None = None,
-    compare: str | Path | None = None,
+    compare: Path | None = None,
     level: float = 0.9,
-    out: str | Path | None = None,
+    out: Path | None = None,
     listener: Listener = ignore_progress,
 ) -> Iterator[IntervalFile]:
     """Write intervals of one universe; yields each file, and reports progress to `listener`.
 
-    `entities` is a file of areas, or areas as `listed_areas` takes them. Without `out` the files go
-    to `intervals/<universe>/<geolevel>.parquet` of the run, for every level or the one asked for
-    (`levels_of_run`), or to `intervals/entities.parquet`; for pairs, which the file `compare`
-    lists, to files whose names end in `_comparisons.parquet`.
+    `where` is the name of a level (`levels_of_run`), or own areas: the path of a file, or areas as
+    `listed_areas` takes them; None for every level. Without `out` the files go to
+    `intervals/<universe>/<level>.parquet` of the run or to `intervals/entities.parquet`; for pairs,
+    which the file `compare` lists, to files whose names end in `_comparisons.parquet`.
 
-    Raises InputRefused for a query, a universe, a geolevel or a block that the run does not have,
-    for a level that is no probability, for `out` without one geolevel or areas, and for pairs
-    without either or with shares.
+    Raises InputRefused for a query, a universe, a level or a block that the run does not have, for
+    a `level` that is no probability, for `out` and pairs without one level or areas, and for pairs
+    with shares.
     """
     universe = universe or settings.run.universes[0]
     if universe not in settings.run.universes:
@@ -312,10 +289,9 @@ def write_run_intervals(
         )
     if not 0.0 < level < 1.0:
         raise InputRefused(f"A level of {level} is no probability; 0.9 and 0.95 are usual.")
-    is_one = geolevel is not None or entities is not None
-    if out is not None and not is_one:
+    if out is not None and where is None:
         raise InputRefused("One file takes one geolevel; give --geolevel or --entities with --out.")
-    if compare is not None and not is_one:
+    if compare is not None and where is None:
         raise InputRefused(
             "Pairs are of geounits of one geolevel or of areas; give --geolevel or --entities with "
             "--compare."
@@ -323,37 +299,41 @@ def write_run_intervals(
     if compare is not None and share_of is not None:
         raise InputRefused("Pairs have no shares; leave --share-of or --compare out.")
     schema = settings.schema_of(universe)
-    asked = IntervalRequest(
-        schema,
-        tuple(_query(schema, name) for name in queries),
-        level,
-        None if share_of is None else _query(schema, share_of),
-    )
-    listed = None if entities is None else _read_listed_areas(run, settings, entities)
-    pairs = None if compare is None else read_pairs(Path(compare), settings.written)
+    whole = None if share_of is None else _query(schema, share_of)
+    asked = IntervalRequest(schema, tuple(_query(schema, name) for name in queries), level, whole)
+    listed = None
+    if where is not None and not isinstance(where, str):
+        listed = _read_listed_areas(run, settings, where)
+    pairs = None if compare is None else read_pairs(compare, settings.written)
     found = RunPosterior.read(run, settings, universe, asked.seen, listener)
     folder = run.root / "intervals"
-    areas = None if listed is None else NamedAreas.listed(*listed, found.spine.block_geocode)
     tables: Iterable[tuple[Path, Iterator[pa.Table]]]
-    if pairs is not None and compare is not None:
-        stem = folder / "entities"
-        if areas is None:
-            own, units = areas_of_level(run, settings, found.spine, str(geolevel))
-            areas = NamedAreas.of_geolevel(found.spine, own)
-            if units is not None:
-                areas = NamedAreas.of_blocks(units.path, units.number)
-            stem = folder / universe / str(geolevel)
-        first, second = (areas.numbers(pairs[name], Path(compare)) for name in pairs)
-        path = stem.with_name(f"{stem.name}_comparisons.parquet")
-        tables = [(path, comparisons(found, asked, areas, first, second))]
-    elif areas is not None:
-        tables = [(folder / "entities.parquet", area_intervals(found, asked, areas))]
-    else:
-        names = levels_of_run(run, settings, found.spine) if geolevel is None else [geolevel]
+    if compare is None and listed is None:
+        names = levels_of_run(run, settings, found.spine) if where is None else [str(where)]
         tables = _level_files(run, settings, found, asked, folder / universe, names)
+    else:
+        stem = folder / universe / str(where)
+        if listed is not None:
+            stem, areas = folder / "entities", NamedAreas.listed(*listed, found.spine.block_geocode)
+        else:
+            areas = _areas_of_level(run, settings, found.spine, str(where))
+        table = area_intervals(found, asked, areas)
+        if pairs is not None and compare is not None:
+            stem = stem.with_name(f"{stem.name}_comparisons")
+            first, second = (areas.numbers(pairs[name], compare) for name in pairs)
+            table = comparisons(found, asked, areas, first, second)
+        tables = [(stem.with_name(f"{stem.name}.parquet"), table)]
     for path, table in tables:
-        place = Path(out) if out else path
-        yield write_intervals(place, table, run)
+        yield write_intervals(out or path, table, run)
+
+
+def _areas_of_level(
+    run: RunDirectory, settings: TopdownSettings, spine: Spine, name: str
+) -> NamedAreas:
+    own, units = areas_of_level(run, settings, spine, name)
+    if units is None:
+        return NamedAreas.of_geolevel(spine, own)
+    return NamedAreas.of_blocks(units.path, units.number)
 
 
 def _level_files(
@@ -382,27 +362,20 @@ def _level_files(
 
 
 def _read_listed_areas(
-    run: RunDirectory,
-    settings: TopdownSettings,
-    entities: str | Path | pd.DataFrame | Mapping[str, Any],
+    run: RunDirectory, settings: TopdownSettings, given: Path | pd.DataFrame | Mapping[str, Any]
 ) -> tuple[pd.DataFrame, KnownBlocks]:
     """Areas as lists of blocks, and the blocks that the run knows; their points come from the last
     geolevel's entities.
     """
-    declared = settings.compiled_census.geography
-    last = settings.compiled_census.code_column
-    of_file = None
-    if isinstance(entities, str | Path):
-        of_file = read_areas(Path(entities), last, settings.written)
+    declared, last = settings.compiled_census.geography, settings.compiled_census.code_column
+    if isinstance(given, Path):
+        listed = read_areas(given, last, settings.written)
+        return listed, KnownBlocks.of(read_geography(geography_file(run)), last)
     geography = read_geography(geography_file(run))
-    known = KnownBlocks.of(geography, last)
-    if of_file is not None:
-        return of_file, known
-    entity = declared.entities.get(declared.geolevels[-1])
-    points = None
+    entity, points = declared.entities.get(declared.geolevels[-1]), None
     if entity is not None and entity.latitude is not None and entity.longitude is not None:
         points = points_of(geography, entity.latitude, entity.longitude)
-    return listed_areas(entities, points, last), known
+    return listed_areas(given, points, last), KnownBlocks.of(geography, last)
 
 
 def _query(schema: Schema, name: str) -> MarginalQuery:

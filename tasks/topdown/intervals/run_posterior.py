@@ -1,21 +1,22 @@
 """The posterior of a run's spine, from its published measurements and constraints alone.
 
-Estimates up and down a run's spine as a file, for the tasks that write pieces of its margins.
+Estimates up and down a run's spine as a file, for the tasks that write the margins of its tables:
+two files a universe, `intervals/<universe>/estimates.json` and `.bin` below the run, all of it from
+public data.
 
-Two files a universe, `intervals/<universe>/posterior.json` and `.bin` below the run. All of it
-follows from public data. The bounds of the geounits are stored too, so that constraints are not
-read again. The means of the steps are left out: margins need only the means of geounits from
-everything. Readers get NaN for them.
+Size of the estimates behind margins and intervals, predicted before they are made.
+
+Every geounit has two matrices, the known covariances and the undetermined part, of all its core
+cells by each other in every component (`estimation.query_algebra`), and its means. The last
+geolevel, which has the most geounits, is in memory all at once.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -23,22 +24,22 @@ from scipy import sparse
 from ....geography.levels import Spine
 from ...answers.noisy import read_measurements
 from ...census.queries import MarginalQuery
+from ...census.schema import Coarsening, Schema
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
-from ...runs.objects import files_of, read_arrays, write_arrays
+from ...runs.objects import files_of, read_object, write_object
 from ..estimation.estimate import ShardInput, by_query
 from ..estimation.full_information import measured_algebra
+from ..estimation.largest_solve import gigabytes, memory_of_machine
 from ..estimation.problem import NO_BOUND, QueryMeasurement
-from ..estimation.query_algebra import QueryAlgebra
+from ..estimation.query_algebra import Cube, QueryAlgebra
 from ..estimation.shard_constraints import sums_of_level
-from ..estimation.spine_estimates import GroupedEstimates, Step
+from ..estimation.spine_estimates import Group, GroupedEstimates, LinearEstimates, Step
 from ..settings import TopdownSettings
-from ..spine.files import spine_of
-from ..spine.shards import RunUniverse, shards_by_geolevel
+from ..spine.files import RunUniverse, shards_by_geolevel, spine_of
 from ..workload.implied_types import structural_zeros
 from .answers import LevelInput, Listener, SpinePosterior, ignore_progress
 from .areas import BlockAreas
-from .sizes import PosteriorSize, refuse_large_posterior
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,27 +149,12 @@ class RunLevels:
             level, bound = _level(spine, geolevel, given)
             levels.append(level)
             bounds.append(bound)
-        return cls.of_bounds(settings, universe, spine, tuple(bounds), types, tuple(levels), asked)
-
-    @classmethod
-    def of_bounds(
-        cls,
-        settings: TopdownSettings,
-        universe: str,
-        spine: Spine,
-        bounds: tuple[LevelBounds, ...],
-        type_of_cell: np.ndarray,
-        levels: tuple[LevelInput, ...] = (),
-        asked: Sequence[MarginalQuery] | None = None,
-    ) -> RunLevels:
-        """A universe whose bounds are known, without levels where measurements are no longer
-        needed."""
         return cls(
             spine,
-            measured_algebra(settings, universe, type_of_cell, asked),
-            levels,
-            bounds,
-            type_of_cell,
+            measured_algebra(settings, universe, types, asked),
+            tuple(levels),
+            tuple(bounds),
+            types,
             structural_zeros(settings, universe),
             settings.budget_of(universe).mechanism,
         )
@@ -199,7 +185,10 @@ class RunPosterior:
         levels = RunLevels.read(run, settings, universe, asked)
         size = levels.size
         refuse_large_posterior(universe, size)
-        listener(f"combining the measurements of {universe}: {size.work}", 0, 0)
+        n, memory = size.geounits, gigabytes(size.peak)
+        what = f"estimates and covariances of {n:,} areas and all above them"
+        words = f"combining the measurements of {universe}: {what}, in up to {memory} of memory"
+        listener(words, 0, 0)
         return cls.of(levels, listener)
 
     @classmethod
@@ -220,9 +209,7 @@ class RunPosterior:
     @cached_property
     def geolevels(self) -> tuple[GroupedEstimates, ...]:
         """Estimates of every geolevel's geounits, root first."""
-        if self.given is not None:
-            return self.given
-        return tuple(estimates for _, estimates in self.posterior.down())
+        return self.given or tuple(estimates for _, estimates in self.posterior.down())
 
     @property
     def blocks(self) -> GroupedEstimates:
@@ -271,62 +258,33 @@ def _level(
     return level, bounds
 
 
-FORMAT = 4
-"""Version of the stored format; files in another version are made again."""
-_STEPS = ("variance", "diffuse")
+_STORED = {
+    kind.__name__: kind
+    for kind in (
+        *(LevelBounds, QueryAlgebra, Cube, Schema, Coarsening),
+        *(GroupedEstimates, Group, LinearEstimates, Step),
+    )
+}
 
 
-def keep_posterior(run: RunDirectory, universe: str, found: RunPosterior) -> Path:
-    """Write the estimates of a universe; returns the file that is written last."""
-    posterior = found.posterior
-    facts = {
-        "format": FORMAT,
-        "root": posterior.root.to_arrays(_STEPS),
-        "steps": [
-            {
-                "parts": step.parts.to_arrays(_STEPS),
-                "whole": step.whole,
-                "sums": step.sums.to_arrays(_STEPS),
-                "gains": step.gains,
-            }
-            for step in posterior.steps
-        ],
-        "depths": posterior.depth_of_step,
-        "geolevels": [level.to_arrays() for level in found.geolevels],
-        "bounds": [(bound.lower, bound.upper, bound.total) for bound in found.bounds],
-        "type_of_cell": found.of_run.type_of_cell,
-    }
-    return write_arrays(_stem(run, universe), facts)
+def keep_posterior(run: RunDirectory, universe: str, found: RunPosterior) -> None:
+    """Write the estimates of a universe, without the measurements that they are from."""
+    own, up = found.of_run, found.posterior
+    levels = (own.algebra, (), own.bounds, own.type_of_cell, own.forbidden, own.mechanism)
+    geolevels = found.geolevels  # The steps have their gains afterwards.
+    write_object(_stem(run, universe), (levels, (up.root, up.steps, up.depth_of_step), geolevels))
 
 
 def has_posterior(run: RunDirectory, universe: str) -> bool:
-    """Whether the estimates of a universe are stored in the present format."""
-    description, content = files_of(_stem(run, universe))
-    if not (description.exists() and content.exists()):
-        return False
-    try:
-        return bool(json.loads(description.read_bytes())["format"] == FORMAT)
-    except (ValueError, KeyError):
-        return False
+    """Whether the estimates of a universe are stored."""
+    return all(path.exists() for path in files_of(_stem(run, universe)))
 
 
-def posterior_of(run: RunDirectory, settings: TopdownSettings, universe: str) -> RunPosterior:
+def posterior_of(run: RunDirectory, universe: str) -> RunPosterior:
     """The stored estimates of a universe, memory-mapped."""
-    facts = read_arrays(_stem(run, universe))
-    bounds = tuple(LevelBounds(*of) for of in facts["bounds"])
-    spine = spine_of(run, universe)
-    levels = RunLevels.of_bounds(settings, universe, spine, bounds, facts["type_of_cell"])
-    algebra = levels.algebra
-
-    estimates = partial(GroupedEstimates.of_arrays, algebra)
-
-    def step(of: Mapping[str, Any]) -> Step:
-        gains = tuple((along, along_diffuse) for along, along_diffuse in of["gains"])
-        return Step(estimates(of["parts"]), of["whole"], estimates(of["sums"]), gains)
-
-    steps = tuple(map(step, facts["steps"]))
-    up = SpinePosterior(algebra, estimates(facts["root"]), steps, tuple(facts["depths"]))
-    return RunPosterior(levels, up, tuple(map(estimates, facts["geolevels"])))
+    levels, up, geolevels = read_object(_stem(run, universe), _STORED)
+    of_run = RunLevels(spine_of(run, universe), *levels)
+    return RunPosterior(of_run, SpinePosterior(of_run.algebra, *up), geolevels)
 
 
 def drop_posterior(run: RunDirectory, universe: str) -> None:
@@ -336,4 +294,106 @@ def drop_posterior(run: RunDirectory, universe: str) -> None:
 
 
 def _stem(run: RunDirectory, universe: str) -> Path:
-    return run.root / "intervals" / universe / "posterior"
+    return run.root / "intervals" / universe / "estimates"
+
+
+MOST_NUMBERS = 1 << 28
+"""Most numbers of the last geolevel's estimates for margins (2 GiB): forty times a state of a
+million persons. It is the same on every machine, and so is the content of a release."""
+PEAK = 3
+"""Bytes in memory at once, as a multiple of the last geolevel's estimates: going up the spine, a
+geounit's own estimates, its children's and their sum are needed together."""
+BYTES = 8
+FEW_CELLS = 32
+"""Core cells up to which the number of areas, not of cells, makes estimates large."""
+
+
+@dataclass(frozen=True)
+class PosteriorSize:
+    """The size of the estimates of a universe's last geolevel.
+
+    geounits : their number. cells : the most core cells of one geounit. matrices : number of cells
+    by cells matrices of each. told_apart : the core's attributes and their numbers of levels.
+    numbers : total of all estimates.
+
+    >>> size = PosteriorSize(257, 783, 64, {"age": 111, "education": 9}, 10**10)
+    >>> size.sentence("persons")
+    'the estimates of persons would take 80 GB: 64 matrices of 783 by 783 combinations of age (111 \
+levels) and education (9 levels) for each of 257 areas'
+    """
+
+    geounits: int
+    cells: int
+    matrices: int
+    told_apart: dict[str, int]
+    numbers: int
+
+    @classmethod
+    def of(cls, algebra: QueryAlgebra, type_is_possible: np.ndarray) -> PosteriorSize:
+        """Size for geounits that can have the types marked in `type_is_possible` (n, T)."""
+        patterns, times = np.unique(type_is_possible, axis=0, return_counts=True)
+        n_cells = np.array([algebra.cells_of(pattern).size for pattern in patterns], dtype=object)
+        matrices = 2 * len(algebra.components)
+        each = n_cells * algebra.n_coordinates + matrices * n_cells**2
+        schema = algebra.schema
+        told_apart = {schema.attributes[axis]: schema.shape[axis] for axis in algebra.core}
+        most = int(max(n_cells, default=0))
+        return cls(len(type_is_possible), most, matrices, told_apart, int(sum(times * each)))
+
+    def sentence(self, universe: str) -> str:
+        """The size in words, without a capital and a stop."""
+        named = _join_words([f"{name} ({n:,} levels)" for name, n in self.told_apart.items()])
+        return (
+            f"the estimates of {universe} would take {gigabytes(BYTES * self.numbers)}: "
+            f"{self.matrices:,} matrices of {self.cells:,} by {self.cells:,} combinations"
+            f"{f' of {named}' if named else ''} for each of {self.geounits:,} areas"
+        )
+
+    @property
+    def peak(self) -> int:
+        """Bytes in memory at once while intervals are made."""
+        return PEAK * BYTES * self.numbers
+
+    @property
+    def remedy(self) -> str:
+        """The change to make, without a capital and a stop."""
+        if self.cells <= FEW_CELLS:
+            return "take fewer areas together"
+        names = _join_words(list(self.told_apart))
+        return (
+            f"declare fewer levels of {names}, or leave out the structural zeros, bounds and "
+            "queries of coarsenings that separate these levels: attributes that every query "
+            "keeps whole or leaves out are in no combination"
+        )
+
+
+def margins_refusal(universe: str, size: PosteriorSize, together: int | None = None) -> str | None:
+    """Why a universe gets no margins, and the remedy; None where it gets them.
+
+    `together` are the numbers of all universes that are in memory at once, by default its own.
+    """
+    if max(size.numbers, together or 0) <= MOST_NUMBERS:
+        return None
+    all_of_them = ""
+    if size.numbers <= MOST_NUMBERS:
+        all_of_them = f", all universes together {gigabytes(BYTES * (together or 0))}"
+    return (
+        f"tables of {universe} have no margins: {size.sentence(universe)}{all_of_them}, and "
+        f"{gigabytes(BYTES * MOST_NUMBERS)} are the most; {size.remedy}"
+    )
+
+
+def refuse_large_posterior(universe: str, size: PosteriorSize) -> None:
+    """Raise InputRefused for intervals that this machine's memory cannot hold."""
+    memory = memory_of_machine()
+    if size.peak > memory:
+        raise InputRefused(
+            f"There can be no intervals here: {size.sentence(universe)}, several times over while "
+            f"they are made, and this machine has {gigabytes(memory)}. Before the next run, "
+            f"{size.remedy}; or take a machine with more memory."
+        )
+
+
+def _join_words(words: list[str]) -> str:
+    *others, last = words or [""]
+    return f"{', '.join(others)} and {last}" if others else last

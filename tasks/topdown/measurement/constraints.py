@@ -26,7 +26,7 @@ from ...census.census import BoundedQuery, Invariant, Universe, Zero
 from ...census.queries import TOTAL, incidence
 from ...census.schema import Schema
 from ...runs.errors import InputRefused
-from ..spine.shards import Shard
+from ..spine.files import Shard
 
 WHOLE, PART, FREE = 0, 1, 2
 

@@ -87,8 +87,7 @@ from ...runs.directory import RunDirectory
 from ..paths import constraints_file, geography_file, held_file, invariants_file, state_totals_file
 from ..settings import TopdownSettings
 from ..spine.build import spines_of
-from ..spine.shards import RunUniverse, Shard, shards_of
-from ..spine.subspines import STATE, state_codes
+from ..spine.files import STATE, RunUniverse, Shard, shards_of, state_codes
 from ..workload.implied_types import IMPLIED, implied_labels, implying
 from .constraints import (
     WHOLE,

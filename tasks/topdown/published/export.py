@@ -21,16 +21,16 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import tomli_w
+from pyarrow.dataset import ParquetFileFormat, partitioning, write_dataset
 
 from ....geography.levels import Spine
 from ...census.cef_2020 import state_of
@@ -45,13 +45,14 @@ from ...runs.stamps import stamp_at
 from ..measurement.constraints import constraint_name
 from ..paths import spine_folder, state_totals_file
 from ..settings import TopdownSettings
-from ..spine.files import spine_of
-from ..spine.shards import shards_of
+from ..spine.files import shards_of, spine_of
 from .geounits import query_of
 from .layout import (
     CONSTRAINTS,
     MEASURED_FILE,
     MEASUREMENTS,
+    PARTITION,
+    PARTITION_DIGITS,
     PRODUCTS,
     SPECIAL_FACTORS,
     STATE_TOTAL,
@@ -65,7 +66,7 @@ from .layout import (
     query_factors,
 )
 
-FILE = "part-00000.parquet"
+FILES = "part-0000{i}.parquet"
 TOTALS_CSV = "state_totals.csv"
 TOTALS_PARQUET = "state-totals/US/state_totals.parquet"
 
@@ -160,19 +161,25 @@ def _write_universe(
     for agreement in settings.compiled_census.universes[universe].agreements:
         unpublished |= {constraint_name(agreement.name, side) for side in ("_lb", "_ub")}
     for level in own.universes[universe]:
-        state_digits = 0 if level.geolevel == "US" else digits
         at = target / f"{level.geolevel}.parquet"
-        own_codes = pd.Index(np.asarray(spine.geolevel(level.geolevel).geocode, dtype=object))
+        own_codes = pa.array(spine.geolevel(level.geolevel).geocode, pa.string())
         published = pa.array(codes[level.geolevel].tolist(), pa.binary()).cast(pa.string())
+        state_digits = 0 if level.geolevel == "US" else digits
+        by_state = pa.schema([(PARTITION, pa.string())]) if state_digits else None
         for kind, files in ((MEASUREMENTS, level.measurements), (CONSTRAINTS, level.constraints)):
-            layout = _Layout(schema, kind == CONSTRAINTS)
-            with ExitStack() as stack:
-                partitions = _Partitions(stack, at / kind, state_digits, layout.schema(stamp))
-                for table in _tables(files, layout, unpublished):
-                    place = own_codes.get_indexer(table["geocode"].to_numpy())
-                    column = table.column_names.index("geocode")
-                    renamed = published.take(pa.array(place))
-                    partitions.write(table.set_column(column, "geocode", renamed))
+            layout = _Layout(schema, kind == CONSTRAINTS, state_digits)
+            tables = _tables(files, layout, unpublished, own_codes, published)
+            rows_schema = layout.schema(stamp)
+            write_dataset(
+                chain.from_iterable(table.cast(rows_schema).to_batches() for table in tables),
+                at / kind,
+                schema=rows_schema,
+                format="parquet",
+                file_options=ParquetFileFormat().make_write_options(compression="zstd"),
+                partitioning=by_state and partitioning(by_state, flavor="hive"),
+                basename_template=FILES,
+                use_threads=False,
+            )
             # Readers list a state's folder even where all its geounits were bypassed.
             for state in states if state_digits else ():
                 (at / kind / partition_name(state)).mkdir(parents=True, exist_ok=True)
@@ -180,17 +187,22 @@ def _write_universe(
 
 @dataclass(frozen=True)
 class _Layout:
-    """Columns of a universe's published files; attribute columns by query name."""
+    """Columns of a universe's published files; attribute columns by query name.
+
+    state_digits : digits of a geocode for its state, by which the files are partitioned; 0 without
+        partitions.
+    """
 
     universe: Schema
     is_constraint: bool
+    state_digits: int
 
     @property
     def columns(self) -> Sequence[str]:
         return tuple(attribute_columns(self.universe).values())
 
     def schema(self, stamp: str | None) -> pa.Schema:
-        """Schema of the files; a stamp is stored in its metadata."""
+        """Schema of the rows, with their partition; a stamp is stored in its metadata."""
         fields = [
             ("geocode", pa.string()),
             ("query_name", pa.string()),
@@ -202,6 +214,8 @@ class _Layout:
         ]
         if self.is_constraint:
             fields.append(("sign", pa.string()))
+        if self.state_digits:
+            fields.append((PARTITION, pa.string()))
         metadata = None if stamp is None else {STAMP_KEY: stamp}
         return pa.schema([pa.field(*entry) for entry in fields], metadata)
 
@@ -220,9 +234,15 @@ class _Layout:
         return factors, shape
 
 
-def _tables(files: Sequence[Path], layout: _Layout, unpublished: Set[str]) -> Iterator[pa.Table]:
+def _tables(
+    files: Sequence[Path],
+    layout: _Layout,
+    unpublished: Set[str],
+    codes: pa.Array,
+    published: pa.Array,
+) -> Iterator[pa.Table]:
     """The rows of a run's files with the columns of the published layout, some at a time, without
-    those of some names."""
+    those of some names; `published` are the geocodes of the geounits with these `codes`."""
     further = ["sign"] if layout.is_constraint else ["variance", "plb"]
     columns, left_out = ["geocode", "query_name", "value", *further], pa.array(sorted(unpublished))
     for path in files:
@@ -231,14 +251,15 @@ def _tables(files: Sequence[Path], layout: _Layout, unpublished: Set[str]) -> It
                 table = pa.Table.from_batches([batch])
                 table = table.filter(pc.invert(pc.is_in(table["query_name"], left_out)))
                 if table.num_rows:
-                    yield _published(table, layout)
+                    place = pc.index_in(table["geocode"].combine_chunks(), value_set=codes)
+                    yield _published(table, layout, published.take(place))
 
 
-def _published(table: pa.Table, layout: _Layout) -> pa.Table:
+def _published(table: pa.Table, layout: _Layout, geocode: pa.Array) -> pa.Table:
     names = table["query_name"].combine_chunks().dictionary_encode()
     found = [layout.of_name(name) for name in names.dictionary.to_pylist()]
     columns: dict[str, pa.Array | pa.ChunkedArray] = {
-        "geocode": table["geocode"],
+        "geocode": geocode,
         "query_name": names.cast(pa.string()),
     }
     for column in layout.columns:
@@ -255,38 +276,10 @@ def _published(table: pa.Table, layout: _Layout) -> pa.Table:
     else:
         columns["variance"] = table["variance"].cast(pa.float32(), safe=False)
         columns["plb"] = table["plb"]
+    if layout.state_digits:
+        state = pc.utf8_slice_codeunits(geocode, 0, layout.state_digits)
+        columns[PARTITION] = pc.utf8_lpad(state, PARTITION_DIGITS, "0")
     return pa.table(columns)
-
-
-class _Partitions:
-    """Writers of the files of a geolevel, one a state; without digits one for all. They are closed
-    with the stack.
-
-    Rows of a state are contiguous except within a batch, so that few files are open.
-    """
-
-    def __init__(self, stack: ExitStack, folder: Path, digits: int, schema: pa.Schema) -> None:
-        self.stack, self.folder, self.digits, self.schema = stack, folder, digits, schema
-        self.writers: dict[str, pq.ParquetWriter] = {}
-
-    def write(self, table: pa.Table) -> None:
-        """Write rows, each to its state's file."""
-        if not self.digits:
-            self._to("", table)
-            return
-        state = pc.utf8_slice_codeunits(table["geocode"], 0, self.digits)
-        for code in pc.unique(state).to_pylist():
-            self._to(partition_name(code), table.filter(pc.equal(state, code)))
-
-    def _to(self, partition: str, table: pa.Table) -> None:
-        if partition not in self.writers:
-            path = self.folder / partition / FILE
-            path.parent.mkdir(parents=True, exist_ok=True)
-            writer = pq.ParquetWriter(path, self.schema, compression="zstd")
-            self.writers[partition] = self.stack.enter_context(writer)
-        self.writers[partition].write_table(
-            table.select(self.schema.names).cast(self.schema), row_group_size=table.num_rows
-        )
 
 
 def _write_totals(run: RunDirectory, folder: Path) -> None:

@@ -28,7 +28,7 @@ from ...census.queries import marginal_query, normalize_query_name
 from ...census.schema import Schema
 from ...noise.draws import Noise
 from ...runs.errors import InputRefused
-from ..measurement.charge import unbalanced_blocks
+from ..measurement.measure import unbalanced_blocks
 from ..settings import TopdownSettings
 from ..workload.budget import Budget
 from .layout import (
@@ -112,7 +112,11 @@ def read_spine_of(
                 n_blocks=np.ones(len(level.geocode), dtype=np.int64),
             )
         )
-    geolevels = _with_blocks_counted(found)
+    counted = [found[-1]]
+    for above, below in zip(reversed(found[:-1]), reversed(found), strict=False):
+        n_blocks = np.bincount(below.parent, counted[0].n_blocks, len(above)).astype(np.int64)
+        counted.insert(0, replace(above, n_blocks=n_blocks))
+    geolevels = tuple(counted)
     _refuse_unbalanced(folder, universe, levels, geolevels)
     rank = np.empty(len(own), dtype=np.int64)
     rank[order] = np.arange(len(own))
@@ -211,29 +215,19 @@ def _refuse_other_partitions(levels: Sequence[LevelCodes]) -> None:
     for level in reversed(levels[names.index("State") + 1 :]):
         place = level.parent[place]
     states = levels[names.index("State")]
-    numbers = np.array([_state_number(code) for code in states.geocode])
+    # The digit of the branch precedes FIPS: 150 is state 50 inside AIAN areas.
+    numbers = np.array(
+        [
+            int(code) if len(code) in STATE_DIGITS and code.isdigit() else -1
+            for code in states.geocode
+        ]
+    )
     partitions = [partition_of(Path(file)) for file in levels[-1].files]
     of_file = np.array([-1 if p is None else p for p in partitions])[levels[-1].file]
     levels[-1].refuse_where(
         (of_file >= 0) & (of_file != numbers[place]),
         "belongs to another state than its partition; move or fetch it again",
     )
-
-
-def _state_number(geocode: str) -> int:
-    """The number by which partitions name a state.
-
-    The digit of the branch precedes FIPS: 150 is state 50 inside AIAN areas.
-    """
-    return int(geocode) if len(geocode) in STATE_DIGITS and geocode.isdigit() else -1
-
-
-def _with_blocks_counted(found: Sequence[Geolevel]) -> tuple[Geolevel, ...]:
-    counted = [found[-1]]
-    for level, below in zip(reversed(found[:-1]), reversed(found), strict=False):
-        n_blocks = np.bincount(below.parent, counted[0].n_blocks, len(level)).astype(np.int64)
-        counted.insert(0, replace(level, n_blocks=n_blocks))
-    return tuple(counted)
 
 
 class ShareReader:
@@ -286,28 +280,27 @@ def _shares_of_level(
     reader = ShareReader(budget, level.name)
     code = np.zeros(len(level.geocode), dtype=np.int32)
     seen = np.zeros(len(level.geocode), dtype=np.uint64)
-    index = pd.Index(level.geocode)
     paths = folder.level(universe, level.name).measurements
-    for path in paths:
-        for rows, query, place in _measured_rows(folder, path, index, level.name):
-            rows.refuse_where(
-                np.full(place.size, query not in bit),
-                level.geocode[place],
-                f"has the query {query}, which budget.{universe}.queries.{level.name} does not "
-                "ask; name the preset or the budget that the measurements were made with",
-            )
-            flag = np.uint64(1 << bit[query])
-            what = f"has the query {query} twice; fetch the file again"
-            rows.refuse_repeated(place, (seen[place] & flag) > 0, level.geocode, what)
-            own = _codes_of_shares(level, rows, query, place, reader)
-            differs = (seen[place] > 0) & (code[place] != own)
-            what = (
-                f"has a variance of {query} that implies another share of the budget than its "
-                "other queries; fetch the file again"
-            )
-            rows.refuse_where(differs, level.geocode[place], what)
-            code[place] = own
-            seen[place] |= flag
+    for name, rows, place in rows_by_query(folder, paths, level, ["variance"]):
+        query = query_of(name)
+        rows.refuse_where(
+            np.full(place.size, query not in bit),
+            level.geocode[place],
+            f"has the query {query}, which budget.{universe}.queries.{level.name} does not "
+            "ask; name the preset or the budget that the measurements were made with",
+        )
+        flag = np.uint64(1 << bit[query])
+        what = f"has the query {query} twice; fetch the file again"
+        rows.refuse_repeated(place, (seen[place] & flag) > 0, level.geocode, what)
+        own = _codes_of_shares(level, rows, query, place, reader)
+        differs = (seen[place] > 0) & (code[place] != own)
+        what = (
+            f"has a variance of {query} that implies another share of the budget than its "
+            "other queries; fetch the file again"
+        )
+        rows.refuse_where(differs, level.geocode[place], what)
+        code[place] = own
+        seen[place] |= flag
     whole = np.uint64((1 << len(bit)) - 1)
     lacking = (seen != 0) & (seen != whole)
     if lacking.any():
@@ -318,16 +311,6 @@ def _shares_of_level(
             f"was measured, but not with the query {absent}; fetch the files of {level.name} again",
         )
     return encode_shares(reader.shares, code)
-
-
-def _measured_rows(
-    folder: MeasurementFolder, path: Path, index: pd.Index, geolevel: str
-) -> Iterator[tuple[Rows, str, np.ndarray]]:
-    """Rows of one query, the query, and the geounits (n,)."""
-    needed = ["geocode", "query_name", "variance"]
-    for rows in read_rows(folder, path, needed):
-        for name, own in rows.by_query():
-            yield own, query_of(name), geounits_of(own, index, geolevel)
 
 
 def _codes_of_shares(
@@ -348,14 +331,29 @@ def _codes_of_shares(
     return code
 
 
-def geounits_of(rows: Rows, index: pd.Index, geolevel: str) -> np.ndarray:
-    """(n,) the position of each row's geounit; raises InputRefused for one without constraints."""
-    codes, code = rows.texts("geocode")
-    used, at = np.unique(code, return_inverse=True)
-    place = index.get_indexer(codes[used])[at]
-    what = f"has no constraints at {geolevel}; fetch the files of {geolevel} again"
-    rows.refuse_where(place < 0, codes[code], what)
-    return place
+def rows_by_query(
+    folder: MeasurementFolder,
+    paths: Sequence[Path],
+    level: Geolevel | LevelCodes,
+    columns: Sequence[str],
+    optional: Sequence[str] = (),
+) -> Iterator[tuple[str, Rows, np.ndarray]]:
+    """Names of queries or constraints, some rows of each, and the geounits (n,) of the rows; raises
+    InputRefused for a geounit without constraints."""
+    index = pd.Index(np.asarray(level.geocode, dtype=object))
+    for path in paths:
+        for rows in read_rows(folder, path, ["geocode", "query_name", *columns], optional):
+            names, number = rows.texts("query_name")
+            for position in np.unique(number).tolist():
+                if names[position] == STATE_TOTAL:
+                    continue
+                own = rows.part(np.flatnonzero(number == position))
+                codes, code = own.texts("geocode")
+                used, at = np.unique(code, return_inverse=True)
+                place = index.get_indexer(codes[used])[at]
+                what = f"has no constraints at {level.name}; fetch the files of {level.name} again"
+                own.refuse_where(place < 0, codes[code], what)
+                yield names[position], own, place
 
 
 def query_of(name: str) -> str:

@@ -53,8 +53,8 @@ ROOTS = {"US": "US", "PR": "State"}
 """The geolevel at which the spines of a published product begin."""
 
 MEASUREMENTS, CONSTRAINTS = "DPQuery", "Constraint"
-PARTITION = "State"
-"""Column by which the published files are partitioned."""
+PARTITION, PARTITION_DIGITS = "State", 3
+"""Column by which the published files are partitioned, and the digits of its values."""
 
 PUBLISHED_ATTRIBUTES = {"occupancy": "h1"}
 """Columns of the published layout whose names differ from the attributes of our schemas."""
@@ -246,7 +246,7 @@ def partition_of(path: Path) -> int | None:
 
 def partition_name(state_geocode: str) -> str:
     """The folder of a state's partition: three digits, the first for the branch."""
-    return f"{PARTITION}={int(state_geocode):03d}"
+    return f"{PARTITION}={state_geocode:0>{PARTITION_DIGITS}}"
 
 
 def attribute_columns(schema: Schema) -> dict[str, str]:
@@ -309,13 +309,9 @@ class Rows:
         values = np.asarray(column.dictionary.to_pylist(), dtype=object)
         return values, column.indices.to_numpy(zero_copy_only=False)
 
-    def by_query(self) -> Iterator[tuple[str, Rows]]:
-        """The names of queries, and the rows of each."""
-        names, code = self.texts("query_name")
-        for number, name in enumerate(names.tolist()):
-            chosen = np.flatnonzero(code == number)
-            if chosen.size:
-                yield name, replace(self, table=self.table.take(chosen))
+    def part(self, chosen: np.ndarray) -> Rows:
+        """Some of the rows, by their positions."""
+        return replace(self, table=self.table.take(chosen))
 
     def numbers(
         self, name: str, width: int, geocode: np.ndarray, what: str, subject: str
@@ -388,20 +384,17 @@ def _normal(name: str, table: pa.Table, needed: Sequence[str]) -> pa.Table:
                 continue
             raise InputRefused(f"{name} has rows without {column}; fetch the file again.")
         try:
-            arrays[column] = _convert_column(column, array)
+            if pa.types.is_dictionary(array.type):
+                array = array.cast(array.type.value_type)
+            array = array.cast(TYPES[column])
+            is_text = pa.types.is_string(array.type)
+            arrays[column] = array.dictionary_encode() if is_text else array
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
             raise InputRefused(
                 f"{name}: the column '{column}' is of the type {array.type}, which cannot be read "
                 "as that column; fetch the file again."
             ) from None
     return pa.table(arrays)
-
-
-def _convert_column(column: str, array: pa.ChunkedArray) -> pa.ChunkedArray:
-    if pa.types.is_dictionary(array.type):
-        array = array.cast(array.type.value_type)
-    array = array.cast(TYPES[column])
-    return array.dictionary_encode() if pa.types.is_string(array.type) else array
 
 
 MEASURED_FILE = "measured.toml"
@@ -435,11 +428,14 @@ class EstimateSettings(TopdownSettings):
             }
             return merged_tables(unknown, own) | {"measured": {}}
         root = (folder / path).resolve()
-        found = open_folder(root, _product_asked(own))
+        # A preset of Puerto Rico reads its measurements where a folder has both.
+        is_pr = str(own.get("preset")).endswith("_pr")
+        found = open_folder(root, "PR" if is_pr else None)
+        dataset = re.sub(r"[^A-Za-z0-9._-]+", "-", found.root.name).lstrip("._-")
         declared = {} if "preset" in own else settings_beside(found)
         base: dict[str, Any] = {
             "input": {"confidential": False},
-            "privacy": {"dataset": _dataset_of(found)},
+            "privacy": {"dataset": dataset or "published"},
             "run": {"universes": list(found.universes)},
         }
         if "preset" not in own and not declared:
@@ -488,15 +484,3 @@ def measured_settings(tree: Mapping[str, Any]) -> dict[str, Any]:
     kept["release"] = {name: release[name] for name in _RELEASED if name in release}
     kept["privacy"] = {"dataset": tree["privacy"]["dataset"]}
     return kept
-
-
-def _product_asked(own: Mapping[str, Any]) -> str | None:
-    """Product whose measurements a preset of Puerto Rico reads, where a folder has both."""
-    preset = own.get("preset")
-    return "PR" if isinstance(preset, str) and preset.endswith("_pr") else None
-
-
-def _dataset_of(folder: MeasurementFolder) -> str:
-    """A name for the run from the name of the folder."""
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.root.name).lstrip("._-")
-    return name or "published"

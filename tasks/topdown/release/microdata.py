@@ -48,9 +48,17 @@ from ...runs.stamps import RowsForm, WrittenFiles, concatenate_rows, write_rows
 from ...tables.columns import coded_texts
 from ..paths import geography_file, invariants_file
 from ..settings import TopdownSettings
-from ..spine.files import spine_of
-from ..spine.shards import RunUniverse, released_counts
-from ..spine.subspines import STATE, first_states, n_pieces, read_areas, state_codes, subspine_of
+from ..spine.files import (
+    STATE,
+    RunUniverse,
+    first_states,
+    n_pieces,
+    read_areas,
+    released_counts,
+    spine_of,
+    state_codes,
+    subspine_of,
+)
 from .tabulations.tables import LABELLED, of_occupied
 
 BLOCK_GEOCODE_DIGITS = 16
@@ -118,76 +126,65 @@ def _write_rows(
     return write_rows(stem, pa.schema(kinds), batches(), form, **options)
 
 
-def write_universe(run: RunDirectory, settings: TopdownSettings, universe: str) -> WrittenFiles:
+def write_universe(universe: RunUniverse) -> WrittenFiles:
     """Write the microdata of a universe next to the other unchecked files: in the layout that the
     census declares, with the attributes that another universe adds to its records, or with labels
     of areas and levels.
     """
-    census = settings.compiled_census
-    declared = census.universes[universe].declared
-    if declared.microdata is None:
-        return _write_labelled(run, settings, universe)
-    described = description(settings, census.universes[universe])
+    folder = universe.run.unchecked_release
+    if universe.declared.declared.microdata is None:
+        return _write_labelled(universe)
+    described = description(universe.settings, universe.declared)
     if described is not None:
-        return _write_described(run, settings, census.universes[universe], *described)
-    of = n_parts(run, settings, universe)
+        return _write_described(universe, *described)
+    of = n_parts(universe)
     if of == 1:
-        return _write_blocks(run, settings, universe, run.unchecked_release)
-    stems = [write_part(run, settings, universe, number, of) for number in range(of)]
-    return concatenate_rows(run.unchecked_release / f"mdf_{universe}", stems)
+        return _write_blocks(universe, folder)
+    stems = [write_part(universe, number, of) for number in range(of)]
+    return concatenate_rows(folder / f"mdf_{universe.name}", stems)
 
 
-def n_parts(run: RunDirectory, settings: TopdownSettings, universe: str) -> int:
+def n_parts(universe: RunUniverse) -> int:
     """Number of parts in which workers write the microdata of a universe, each of a subspine: one
     where areas have no digits, records are described by another universe, or numbers of rows depend
     on more than estimates."""
-    declared = settings.compiled_census.universes[universe]
-    layout = declared.declared.microdata
-    if layout is None or description(settings, declared) is not None:
+    layout = universe.declared.declared.microdata
+    if layout is None or description(universe.settings, universe.declared) is not None:
         return 1
     if layout.further is not None and any(map(_is_number, layout.columns)):
         return 1
-    return n_pieces(run, settings, universe)
+    return n_pieces(universe.run, universe.settings, universe.name)
 
 
 def _is_number(column: MicrodataColumn) -> bool:
     return column.attribute is None and column.constant is None and column.digits is None
 
 
-def write_part(
-    run: RunDirectory, settings: TopdownSettings, universe: str, number: int, of: int
-) -> Path:
+def write_part(universe: RunUniverse, number: int, of: int) -> Path:
     """Write part `number` of `of` of a universe's microdata, unless it exists; returns its path
     without ending."""
-    folder = run.piece(f"mdf_{universe}", number, of)
-    stem = folder / f"mdf_{universe}"
-    if not stem.with_suffix(".csv").exists():
-        _write_blocks(run, settings, universe, folder, number)
-    return stem
+    name = f"mdf_{universe.name}"
+    folder = universe.run.piece(name, number, of)
+    if not (folder / f"{name}.csv").exists():
+        _write_blocks(universe, folder, number)
+    return folder / name
 
 
-def _write_blocks(
-    run: RunDirectory,
-    settings: TopdownSettings,
-    universe: str,
-    folder: Path,
-    number: int | None = None,
-) -> WrittenFiles:
+def _write_blocks(universe: RunUniverse, folder: Path, number: int | None = None) -> WrittenFiles:
     """Write the microdata of a universe, or of one of its subspines, in the layout that the census
     declares."""
-    census, schema = settings.compiled_census, settings.schema_of(universe)
-    spine, n_before = spine_of(run, universe), 0
+    run, spine, schema = universe.run, universe.spine, universe.schema
+    census, n_before = universe.settings.compiled_census, 0
     blocks, file = np.arange(spine.n_blocks), invariants_file(run)
     if number is not None:
         blocks, level = subspine_of(spine, number).blocks, spine.geolevel(STATE)
         is_before = state_codes(level.geocode) < first_states(spine)[number]
-        counts = released_counts(run, universe, level, schema.n_cells, np.flatnonzero(is_before))
-        n_before = int(counts.sum())
+        n_before = int(universe.released(level, np.flatnonzero(is_before)).sum())
     invariants = None
-    if layout_of(universe, census).further is not None:
+    if layout_of(universe.name, census).further is not None:
         invariants = read_invariants(file) if number is None else read_areas(file, spine, number)
     return write_microdata(
-        block_estimate_parts(run, universe, schema.n_cells, blocks),
+        block_estimate_parts(run, universe.name, schema.n_cells, blocks),
         schema,
         folder,
         invariants,
@@ -196,18 +193,18 @@ def _write_blocks(
     )
 
 
-def _write_labelled(run: RunDirectory, settings: TopdownSettings, universe: str) -> WrittenFiles:
+def _write_labelled(universe: RunUniverse) -> WrittenFiles:
     """Write the microdata of a universe with labels of areas and levels."""
-    census, schema = settings.compiled_census, settings.schema_of(universe)
+    run, schema = universe.run, universe.schema
     areas = read_geography(geography_file(run))
-    cells, counts = of_occupied(RunUniverse(run, settings, universe).area_counts())
-    columns = code_columns(census.geolevels, areas.columns)
+    cells, counts = of_occupied(universe.area_counts())
+    columns = code_columns(universe.settings.compiled_census.geolevels, areas.columns)
     of_areas = {name: coded_texts(*pd.factorize(areas[name])) for name in columns}
     levels = zip(schema.attributes, np.unravel_index(cells, schema.shape), strict=True)
     of_cells = {name: coded_texts(level, schema.labels(name)) for name, level in levels}
-    count = census.universes[universe].declared.count
+    count = universe.declared.declared.count
     names = [*columns, *schema.attributes, *([count] if count else [])]
-    stem = below(run.unchecked_release, f"mdf_{universe}")
+    stem = below(run.unchecked_release, f"mdf_{universe.name}")
     parts = [(of_areas, counts)]
     return _write_rows(stem, names, of_cells, columns, parts, LABELLED, count=count)
 
@@ -260,31 +257,36 @@ def write_microdata(
     layout = layout_of(schema.universe, census)
     own = census.universes[schema.universe].declared.attributes
     declared = present_columns(layout, schema, own)
-    n_further = 0
-    further: Mapping[str, str] = {}
+    cells, further = np.arange(schema.n_cells), dict[str, str]()
     if layout.further is not None and invariants is not None:
-        further = layout.further.values
-        parts, n_further = _with_facilities(parts, invariants), 1
-    coded = {}
-    for column in declared:
-        if column.attribute is None and column.constant is None:
-            continue
-        codes, of_cell = coded_cells(column, schema)
-        rest = further.get(column.name, column.constant or "")
-        of_rest = np.full(n_further, len(codes), dtype=np.int64)
-        of_all = np.concatenate([of_cell, of_rest])
-        coded[column.name] = _texts(column.name, [*codes, rest], of_all)
+        further = dict(layout.further.values)
+        parts, cells = _with_facilities(parts, invariants), np.append(cells, -1)
+    coded = {
+        column.name: _coded(column, schema, cells, further.get(column.name, column.constant or ""))
+        for column in declared
+        if column.attribute is not None or column.constant is not None
+    }
     stem = directory / f"mdf_{schema.universe}"
     return _write(parts, declared, coded, stem, n_before)
 
 
-def coded_cells(column: MicrodataColumn, schema: Schema) -> tuple[Sequence[str], np.ndarray]:
-    """Codes of a column of attributes or of a constant, and the index of each cell's code,
-    `(n_cells,)`."""
-    if column.attribute is None:
-        return [column.constant or ""], np.zeros(schema.n_cells, dtype=np.int64)
-    query = marginal_query(schema, column.attribute)
-    return codes_of(column, query.n_rows), query.row_of_cell
+def _coded(
+    column: MicrodataColumn, schema: Schema, cells: np.ndarray, otherwise: str
+) -> pa.DictionaryArray:
+    """A column of attributes or of a constant in some cells (n,), or `otherwise` for -1; its
+    dictionary has the codes that occur.
+
+    Raises ValueError for a code that is invalid in a row of text.
+    """
+    codes, of_cell = [column.constant or ""], np.zeros(schema.n_cells, dtype=np.int64)
+    if column.attribute is not None:
+        query = marginal_query(schema, column.attribute)
+        codes, of_cell = list(codes_of(column, query.n_rows)), query.row_of_cell
+    codes.append(otherwise)
+    if any(mark in code for code in codes for mark in f'{SEPARATOR}"\r\n'):
+        raise ValueError(f"a code of {column.name} contains a separator, a quote or a line break")
+    number, seen = pd.factorize(np.where(cells < 0, len(codes) - 1, of_cell[cells]))
+    return coded_texts(number, [codes[code] for code in seen.tolist()])
 
 
 def present_columns(
@@ -316,17 +318,6 @@ def _with_facilities(
     for part in parts:
         here = of_block.reindex(part.block_geocode.to_pylist(), fill_value=0).to_numpy()
         yield replace(part, counts=sparse.hstack([part.counts, here[:, None]], format="csr"))
-
-
-def _texts(name: str, codes: Sequence[str], of_cell: np.ndarray) -> pa.DictionaryArray:
-    """A column with one of some codes in each cell; its dictionary has those that occur.
-
-    Raises ValueError for a code that is invalid in a row of text.
-    """
-    if any(mark in code for code in codes for mark in f'{SEPARATOR}"\r\n'):
-        raise ValueError(f"a code of {name} contains a separator, a quote or a line break")
-    number, seen = pd.factorize(of_cell)
-    return coded_texts(number, [codes[code] for code in seen.tolist()])
 
 
 def _write(
@@ -378,27 +369,14 @@ def _batches(count: np.ndarray) -> Iterator[np.ndarray]:
         yield np.repeat(np.arange(first, last), within)
 
 
-@dataclass(frozen=True, eq=False)
-class MatchedRecords:
-    """Records of two universes: area, cells in both (the later one's -1 for unmatched records), and
-    their number, `(n,)` each, by area and cells.
-    """
-
-    area: np.ndarray
-    cell: np.ndarray
-    described: np.ndarray
-    count: np.ndarray
-
-
 def description(
     settings: TopdownSettings, universe: Universe
 ) -> tuple[DescribedByDeclaration, Held] | None:
     """The description of a universe's records, and the constraint of the later universe."""
-    declared = (
-        None if universe.declared.microdata is None else universe.declared.microdata.described_by
-    )
-    if declared is None:
+    layout = universe.declared.microdata
+    if layout is None or layout.described_by is None:
         return None
+    declared = layout.described_by
     other = settings.compiled_census.universes[declared.universe]
     return declared, next(
         held for held in other.held_to_universes if held.universe == universe.name
@@ -407,77 +385,72 @@ def description(
 
 def match_records(
     earlier: sparse.csr_array, later: sparse.csr_array, row: np.ndarray, row_of_later: np.ndarray
-) -> MatchedRecords:
+) -> pd.DataFrame:
     """Records `(n_areas, n_cells)` of two universes, matched within areas and answers.
 
-    row : (n_cells,) of the earlier universe's cells, the answer that counts each, -1 for none.
-    row_of_later : (n_cells,) of the later universe's cells. Raises ValueError where an area has
-    different numbers of both in an answer.
+    Args:
+        row: (n_cells,) of the earlier universe's cells, the answer that counts each, -1 for none.
+        row_of_later: (n_cells,) of the later universe's cells.
+
+    Returns:
+        `area`, `cell`, `described` (the later universe's cell, -1 for unmatched records), and `n`,
+        the number of records, in this order.
+
+    Raises ValueError where an area has different numbers of both in an answer.
     """
     first, second = _order_counts(earlier, row), _order_counts(later, row_of_later)
-    is_matched = first["row"].to_numpy() >= 0
-    alone, first = first[~is_matched], first[is_matched]
-    keys = ["area", "row"]
-    sums = [frame.groupby(keys)["count"].sum() for frame in (first, second)]
+    alone, first = first[first["row"] < 0], first[first["row"] >= 0]
+    sums = [frame.groupby(["area", "row"])["n"].sum() for frame in (first, second)]
     if not sums[0].equals(sums[1]):
         raise ValueError("the records of two universes that are matched are not as many")
-    ends = [np.cumsum(frame["count"].to_numpy(dtype=np.int64)) for frame in (first, second)]
+    ends = [frame["n"].cumsum().to_numpy() for frame in (first, second)]
     end = np.union1d(*ends)
     at, other = (np.searchsorted(one, end, side="left") for one in ends)
-    area = np.concatenate([first["area"].to_numpy()[at], alone["area"].to_numpy()])
-    cell = np.concatenate([first["cell"].to_numpy()[at], alone["cell"].to_numpy()])
-    described = np.concatenate([second["cell"].to_numpy()[other], np.full(len(alone), -1)])
-    count = np.concatenate([np.diff(end, prepend=0), alone["count"].to_numpy()])
-    order = np.lexsort((described, cell, area))
-    return MatchedRecords(area[order], cell[order], described[order], count[order])
+    described = second["cell"].to_numpy()[other]
+    matched = first.iloc[at].assign(described=described, n=np.diff(end, prepend=0))
+    found = pd.concat([matched, alone.assign(described=-1)])
+    keys = ["area", "cell", "described"]
+    return found[[*keys, "n"]].sort_values(keys, ignore_index=True)
 
 
 def _order_counts(counts: sparse.csr_array, row: np.ndarray) -> pd.DataFrame:
     """Counts that are not zero, by area, answer and cell."""
     entries = sparse.coo_array(counts)
     frame = pd.DataFrame(
-        {"area": entries.row, "row": row[entries.col], "cell": entries.col, "count": entries.data}
+        {"area": entries.row, "row": row[entries.col], "cell": entries.col, "n": entries.data}
     ).astype(np.int64)
-    return frame[frame["count"] > 0].sort_values(["area", "row", "cell"], ignore_index=True)
+    return frame[frame["n"] > 0].sort_values(["area", "row", "cell"], ignore_index=True)
 
 
 def _write_described(
-    run: RunDirectory,
-    settings: TopdownSettings,
-    universe: Universe,
-    declared: DescribedByDeclaration,
-    held: Held,
+    universe: RunUniverse, declared: DescribedByDeclaration, held: Held
 ) -> WrittenFiles:
     """Write the microdata of a universe with the attributes that another one adds to its records,
     as `write_microdata` does.
     """
-    areas = read_geography(geography_file(run))
-    schema, later = settings.schema_of(universe.name), settings.schema_of(declared.universe)
+    run, other = universe.run, replace(universe, name=declared.universe)
+    areas, schema, later = read_geography(geography_file(run)), universe.schema, other.schema
     records = match_records(
-        RunUniverse(run, settings, universe.name).area_counts(),
-        RunUniverse(run, settings, declared.universe).area_counts(),
+        universe.area_counts(),
+        other.area_counts(),
         rows_that_count(later, schema, held.query, held.where, held.of),
         marginal_query(later, held.query).row_of_cell,
     )
-    pairs, number = np.unique(
-        np.stack([records.cell, records.described]), axis=1, return_inverse=True
-    )
-    cell, described = pairs
-    layout = layout_of(universe.name, settings.compiled_census)
-    columns = {}
-    for column in layout.columns:
-        if column.attribute is not None or column.constant is not None:
-            codes, of_cell = coded_cells(column, schema)
-            columns[column.name] = _texts(column.name, codes, of_cell[cell])
+    pairs = records.groupby(["cell", "described"])
+    cell, described = np.array(list(pairs.groups), dtype=np.int64).reshape(-1, 2).T
+    layout = layout_of(universe.name, universe.settings.compiled_census)
+    columns = {
+        column.name: _coded(column, schema, cell, "")
+        for column in layout.columns
+        if column.attribute is not None or column.constant is not None
+    }
     for column in declared.columns:
-        codes, of_cell = coded_cells(column, later)
-        of_pair = np.where(described >= 0, of_cell[described], len(codes))
-        otherwise = [*codes, declared.otherwise[column.name]]
-        columns[column.name] = _texts(column.name, otherwise, of_pair)
+        otherwise = declared.otherwise[column.name]
+        columns[column.name] = _coded(column, later, described, otherwise)
     paths = areas["block_geocode"].str.replace(".", "", regex=False)
     geocode = paths.str[-BLOCK_GEOCODE_DIGITS:].to_numpy(dtype=object)
-    where = records.area, number.reshape(-1)
-    counts = sparse.csr_array((records.count, where), shape=(len(areas), cell.size))
+    where = records["area"], pairs.ngroup()
+    counts = sparse.csr_array((records["n"], where), shape=(len(areas), cell.size))
     order = np.argsort(geocode)
     ordered = BlockCounts(pa.array(geocode[order], pa.string()), counts[order])
     stem = run.unchecked_release / f"mdf_{universe.name}"

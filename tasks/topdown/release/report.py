@@ -3,39 +3,65 @@
 Accuracy against the input is shown for inputs that are not confidential, and only for those.
 
 The front page shows the guarantee, the budget, the accuracy, and the first released counts, of the
-spine's root; the part on margins shows the release's position within its intervals, and the causes
-of its deviations.
+spine's root.
+
+The certificate of a topdown release: public content only, true of its settings.
+
+The exact guarantee of the noise follows from the settings and the paths of the spine alone.
+
+The report's map: errors by area for public input, else the widths of margins.
+
+The areas are the entities of the tables of a release, whose geocodes the geometry repeats. Entities
+off the spine (county subdivisions, places, AIAN areas; in a declared census entities of other
+columns than geolevels) are outlined where they have a layer.
+
+The map shows the declared count of the first universe. Geometry of a declared census may repeat the
+codes of tables (the path of a geounit), or the plain codes of the table of areas where these are
+unique within a level.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
-from ...census.queries import TOTAL, marginal_query
+from ....geography.declared import GEOCODE
+from ...census.areas import entities
+from ...census.census import Census
+from ...census.invariants import read_geography
+from ...census.queries import TOTAL, has_attributes, incidence, marginal_query
 from ...census.schema import Schema
-from ...dissemination.fitness import fitness
-from ...pages.document import NONE, Block, Cell, Document, Link, Table
+from ...dissemination.fitness import counts_in_margins, fitness
+from ...pages.document import NONE, Block, Document, Figure, Link, Section, Table
+from ...pages.figures import area_map
 from ...pages.numbers import format_delta, format_epsilon, format_rho
-from ...pages.template import bars
-from ...products.certificate import epsilons_table, parts_table
+from ...pages.template import bars, parts_of, table
+from ...products.budget import Cost, ExactEpsilons
+from ...products.certificate import Facts, epsilons_table, parts_table
 from ...products.plan import Plan
+from ...products.privacy_curves import curve_points, trade_off, trade_offs
 from ...products.reports import MOST_COUNTS, report_document
 from ...runs.directory import RunDirectory
+from ...runs.errors import InputRefused
+from ...tables.geometry import read_layers
+from ..measurement.measure import public_plan
+from ..paths import geography_file
 from ..settings import TopdownSettings
-from ..spine.files import spine_of
-from ..spine.shards import released_counts
-from ..workload.costs import cost_of
-from .certificate import exact_figures, losses_of
-from .map_section import map_section
-from .margins import CLASSES, MarginSummary, read_margin_summary, read_refusal
-from .spine_section import spine_section
-from .tabulations.run import MARGIN_LEVEL
+from ..spine.files import RunUniverse, released_counts, spine_of
+from ..workload.costs import cost_of, reported_delta, universe_plan
+from ..workload.exact_loss import exact_curve, exact_epsilon, exact_parts, paths_of
+from ..workload.privacy_curve import OTHERS, QUESTION, privacy_curve, scope_of_figures, whole_curves
+from ..workload.statement import sentences_about, text_of
+from .spine_summary import spine_facts
+from .tabulations.levels import SUMMARY_LEVELS, entities_of
+from .tabulations.run import LOWER, MARGIN_LEVEL, SUFFIX, UPPER, universes_without_margins
+from .tabulations.tables import TABLES
 
 
 def report(
@@ -50,8 +76,7 @@ def report(
     if accuracy is not None and (run.report.parent / ACCURACY_PAGE).exists():
         links.append(Link("Accuracy in full", ACCURACY_PAGE))
     universes = settings.run.universes
-    losses = losses_of(run, settings)
-    exact = {universe: own.epsilons for universe, own in losses.items()}
+    exact = exact_epsilons(run, settings)
     return report_document(
         run,
         settings,
@@ -65,32 +90,17 @@ def report(
         errors=None if accuracy is None else list(_errors(accuracy)),
         drawn=map_section(run, settings, truth),
         released=_released_table(run, settings),
-        figures=exact_figures(run, settings, losses),
+        figures=exact_figures(run, settings, exact),
         epsilons=epsilons_table(plan.statement.losses, exact),
-        parts=parts_table([cost_of(settings, universe) for universe in losses], exact),
+        parts=parts_table([cost_of(settings, universe) for universe in exact], exact),
         accuracy=None if accuracy is None else list(_accuracy(accuracy)),
         noise=list(_noise(settings)),
-        margins=margins_of(run, settings),
-        spines=[spine_section(run, settings, universe) for universe in universes],
+        level=MARGIN_LEVEL,
+        in_margins=counts_in_margins(run.release),
+        without_margins=universes_without_margins(run, settings),
+        spines=[spine_facts(run, settings, universe) for universe in universes],
         solves=solves_table(run),
     )
-
-
-def margins_of(run: RunDirectory, settings: TopdownSettings) -> dict[str, Any]:
-    """By universe, the position of a release within the intervals of its measurements and causes of
-    deviations, or the reason why requested margins are missing."""
-    found = {}
-    for universe in settings.run.universes:
-        summary, why = read_margin_summary(run, universe), read_refusal(run, universe)
-        if summary is not None:
-            found[universe] = {
-                "level": MARGIN_LEVEL,
-                "agreement": _agreement(summary),
-                "classes": None if summary.classes.empty else _classes(summary),
-            }
-        elif why is not None:
-            found[universe] = {"why": why}
-    return found
 
 
 def _released_table(run: RunDirectory, settings: TopdownSettings) -> Table:
@@ -238,45 +248,236 @@ def _with_few_levels(schema: Schema) -> Iterator[str]:
         yield name
 
 
-def _agreement(summary: MarginSummary) -> Table:
-    headers = ("geolevel", "query", "answers", "below", "inside", "above", "estimates below zero")
-    rows = tuple(
-        (
-            row.geolevel,
-            row.query,
-            int(row.answers),
-            *(f"{share:.1%}" for share in (row.below, row.inside, row.above, row.negative)),
-        )
-        for row in summary.agreement.itertuples()
-    )
-    return Table(headers, rows, "inside")
+def exact_epsilons(run: RunDirectory, settings: TopdownSettings) -> dict[str, ExactEpsilons]:
+    """The exact epsilons of a record of each universe and of its parts, over all paths of its
+    spine; empty without noise, and without universes where they are not known."""
+    found = {}
+    for universe in settings.run.universes if settings.is_private else ():
+        budget, paths = settings.budget_of(universe), paths_of(spine_of(run, universe))
+        delta = reported_delta(budget)
+        stated = [own.delta for own in universe_plan(budget).at_stated_deltas()]
+        whole = {str(own): exact_epsilon(budget, own, paths) for own in stated}
+        if whole[str(delta)] is not None:
+            parts = exact_parts(budget, settings.schema_of(universe), delta, paths)
+            found[universe] = replace(parts, whole=whole)
+    return found
 
 
-def _classes(summary: MarginSummary) -> Table:
-    rows: list[dict[str, Cell | None]] = [
+def facts_of_run(run: RunDirectory, settings: TopdownSettings) -> Facts:
+    """The facts of a run's certificate, with the exact figures of the spine that ran."""
+    exact = exact_epsilons(run, settings)
+    none = universes_without_margins(run, settings).values()
+    facts = facts_of(settings, exact_figures(run, settings, exact), tuple(none))
+    return replace(facts, exact=exact)
+
+
+def facts_of(
+    settings: TopdownSettings, figures: Sequence[Block] = (), without_margins: Sequence[str] = ()
+) -> Facts:
+    """The facts of a certificate whose exact epsilons are not known.
+
+    Args:
+        figures: derived from the noise itself, in addition to the guarantee.
+        without_margins: why universes have no margins.
+    """
+    plan = public_plan(settings)
+    budgets = [settings.budget_of(name) for name in settings.run.universes]
+    return Facts(
+        "topdown/templates/certificate.md.j2",
         {
-            "records": _class_name(int(row["class"])),
-            "areas": int(row["areas"]),
-            "attribute": row["attribute"],
-            "level": row["label"],
-            "released": int(row["released"]),
-            "estimate": f"{row['estimate']:,.0f}",
-            "interval": f"{row['lower']:,} to {row['upper']:,}",
-            "deviations from the estimate": (
-                f"{(row['released'] - row['estimate']) / row['std_dev']:+.1f}"
-            ),
+            "exactly": [text_of(settings, own) for own in sentences_about(settings, "plain")],
+            "figures": figures,
+            "curve": None if figures else privacy_curve(budgets),
+            "scope": scope_of_figures(settings),
+            "allocation": {own.plan.universe: _allocation(own) for own in plan.costs},
+            "without_margins": without_margins,
+        },
+        costs=plan.costs,
+        exact={},
+    )
+
+
+def exact_figures(
+    run: RunDirectory, settings: TopdownSettings, known: Collection[str]
+) -> tuple[Block, ...]:
+    """The meaning of the exact epsilons for one person, and the curves, from the noise that was
+    drawn on the paths of the spines; empty where no universe has `known` epsilons.
+    """
+    if not known:
+        return ()
+    budgets = {universe: settings.budget_of(universe) for universe in settings.run.universes}
+    paths = {universe: paths_of(spine_of(run, universe)) for universe in budgets}
+    of_changes = whole_curves(settings, paths)
+    tests = {name: trade_off(curve) for name, curve in of_changes.items() if curve is not None}
+    points = {}
+    for universe in known:
+        curve = of_changes.get(universe) or exact_curve(budgets[universe], paths[universe])
+        if curve is not None and (found := curve_points(curve)) is not None:
+            points[universe] = found
+    _, _, (section,) = parts_of(
+        "topdown/templates/exact.md.j2",
+        scope=scope_of_figures(settings),
+        declared={
+            universe: section.guarantee[0]
+            for universe, section in settings.budget.items()
+            if section.guarantee is not None and universe in budgets
+        },
+        tests=trade_offs(tests, OTHERS, QUESTION) if tests else None,
+        untested=[name for name in of_changes if name not in tests],
+        curve=privacy_curve(list(budgets.values()), points),
+    )
+    return section.blocks
+
+
+def _allocation(cost: Cost) -> Table | None:
+    """Shares of the loss by geolevel and query, with the deviation of the noise."""
+    rows = [
+        {
+            "geolevel": own.place,
+            "query": own.query,
+            "geolevel share": shares["geolevel_share"],
+            "query share": shares["query_share"],
+            "noise s.d.": own.deviation,
         }
-        for row in summary.classes.to_dict("records")
+        for own, shares in zip(cost.plan.measures, cost.of_queries, strict=True)
     ]
-    return Table.of(rows, "interval")
+    return table(rows, "noise s.d.")
 
 
-def _class_name(first: int) -> str:
+OFF_SPINE = frozenset(("060", "160", "280"))
+"""Summary levels of entities that may lie across the geounits of the spine."""
+MOST_AREAS = 6000
+"""Most areas on a map; more would be smaller than a point of the page."""
+COUNTED = {"persons": "P0010001", "units": "H0010002"}
+"""The variable of the redistricting tables that a map shows, by universe."""
+TITLE = "Map"
+
+
+@dataclass(frozen=True, eq=False)
+class MapLevel:
+    """The entities of a level.
+
+    name : the word for one entity.
+    entity : (n_areas,) the entity of each row of the geography, -1 for none.
+    codes : of the entities, in tables.
+    plain : numbers of the entities by the codes that only geometry has.
     """
-    >>> _class_name(10)
-    '10 to 99'
+
+    name: str
+    is_off_spine: bool
+    entity: np.ndarray
+    codes: Sequence[str]
+    plain: Mapping[str, int]
+
+    def by_code(self, values: np.ndarray) -> dict[str, float]:
+        """Values (n_entities,) by each code that geometry may have."""
+        own = dict(zip(self.codes, values.tolist(), strict=True))
+        return {code: own[self.codes[number]] for code, number in self.plain.items()} | own
+
+
+def map_section(
+    run: RunDirectory, settings: TopdownSettings, truth: Mapping[str, pd.Series] | None
+) -> Section | None:
+    """A map of the finest layer of the geometry that is not too fine; None without geometry.
+
+    `truth` has the true number of records of every block by universe, by block geocode, for input
+    that is not confidential.
     """
-    if first == 0:
-        return "none"
-    following = [start for start in CLASSES if start > first]
-    return f"{first:,} to {following[0] - 1:,}" if following else f"{first:,} and more"
+    place, census = settings.input.geometry, settings.compiled_census
+    countable = [
+        name
+        for name in settings.run.universes
+        if has_attributes(settings.schema_of(name), census.universes[name].counted.where)
+    ]
+    if place is None or not countable:
+        return None
+    universe, counted = countable[0], census.universes[countable[0]].counted
+    areas = read_geography(geography_file(run))
+    levels = dict(_levels(census, areas))
+    cells = settings.schema_of(universe).cells_where(counted.where).astype(np.int64)
+    released = RunUniverse(run, settings, universe).area_counts() @ cells
+    try:
+        known = {key: set(level.codes).union(level.plain) for key, level in levels.items()}
+        layers = read_layers(Path(place), known)
+    except InputRefused as error:
+        return Section(TITLE, (str(error),))
+    filled = [
+        layer
+        for layer in layers
+        if not levels[layer.level].is_off_spine and len(layer.areas) <= MOST_AREAS
+    ]
+    if not filled:
+        return Section(TITLE, ("The geometry has no areas with the codes of this release.",))
+    base = max(filled, key=lambda layer: len(layer.areas))
+    shown = levels[base.level]
+    if truth is not None and not counted.where:
+        true = truth[universe].reindex(areas[GEOCODE]).fillna(0).to_numpy()
+        values = incidence(shown.entity, len(shown.codes)) @ (released - true)
+        label = f"released less true {counted.text}"
+        words = f"Error of the {counted.text} by {shown.name}; the input is not confidential."
+    else:
+        ends = _ends(run, census, universe, base.level)
+        if ends is None:
+            return Section(TITLE, ("Without margins there is nothing to show on a map.",))
+        values = ((ends[UPPER] - ends[LOWER]) / 2).reindex(shown.codes).to_numpy(float)
+        label = f"half the width of the interval of {counted.text}"
+        words = (
+            f"Noise by {shown.name}: half the width of the interval that holds the {counted.text} "
+            f"with a probability of {100 * MARGIN_LEVEL:.0f} %."
+        )
+    outlines = [layer for layer in layers if levels[layer.level].is_off_spine]
+    names = {levels[layer.level].name for layer in outlines}
+    plurals = sorted(f"{name[:-1]}ies" if name.endswith("y") else f"{name}s" for name in names)
+    value = shown.by_code(values)
+    svg = area_map(
+        [replace(area, value=value.get(code, np.nan)) for code, area in base.areas.items()],
+        [area for layer in outlines for area in layer.areas.values()],
+        title=f"Map: {label}",
+        value_label=label,
+        outline_label=f"{' and '.join(plurals)}, off the spine",
+        in_degrees=base.in_degrees,
+    )
+    return Section(TITLE, (Figure(svg, words),))
+
+
+def _levels(census: Census, areas: pd.DataFrame) -> Iterator[tuple[str, MapLevel]]:
+    """The levels of a release's tables: summary levels, or declared ones and categories."""
+    if census.summary_levels:
+        for key, level in SUMMARY_LEVELS.items():
+            found = entities_of(areas, level)
+            name = level.name if level.name.startswith("AIAN") else level.name.lower()
+            codes = found.geocode.to_pylist()
+            yield key, MapLevel(name, key in OFF_SPINE, found.block_entity, codes, {})
+        return
+    declared = census.geography
+    further = [level for table in census.tables for level in table.levels]
+    further += [category.column for category in declared.categories.values()]
+    for key in dict.fromkeys((*declared.geolevels[1:], *further)):
+        is_off_spine = key not in declared.geolevels
+        if key not in areas or key == declared.geolevels[0]:
+            continue
+        number, codes = entities(areas, declared.geolevels, key)
+        pairs = pd.DataFrame({"plain": areas[key], "number": number})
+        pairs = pairs[number >= 0].drop_duplicates()
+        is_unique = not pairs["plain"].duplicated().any()
+        plain = dict(zip(pairs["plain"], pairs["number"], strict=True)) if is_unique else {}
+        yield key, MapLevel(key, is_off_spine, number, codes, plain)
+
+
+def _ends(run: RunDirectory, census: Census, universe: str, level: str) -> pd.DataFrame | None:
+    """Ends of the interval of every entity's count by the codes of tables; None without margins."""
+    folder, ends = run.release / TABLES, [LOWER, UPPER]
+    if census.summary_levels:
+        path = folder / f"{SUMMARY_LEVELS[level].stem}{SUFFIX}.parquet"
+        columns = {f"{COUNTED[universe]}_{end.upper()}": end for end in ends}
+        if not path.exists() or not columns.keys() <= set(pq.read_schema(path).names):
+            return None
+        rows = pd.read_parquet(path, columns=["GEOCODE", *columns]).rename(columns=columns)
+        return rows.set_index("GEOCODE")
+    for own in census.tables:
+        is_total = own.query == TOTAL and not own.rows and not own.where
+        path = folder / f"{own.name}{SUFFIX}.parquet"
+        if level in own.levels and own.universe == universe and is_total and path.exists():
+            rows = pd.read_parquet(path, columns=["level", "code", *ends])
+            return rows[rows["level"] == level].set_index("code")
+    return None

@@ -51,8 +51,7 @@ from ...runs.names import did_you_mean
 from ..paths import geography_file, invariants_file, spine_folder
 from ..settings import TopdownSettings
 from ..workload.sections import DHC
-from .files import write_spine
-from .shards import cut_spine, write_shards
+from .files import cut_spine, write_shards, write_spine
 
 
 def _group_rules(settings: TopdownSettings) -> dict[str, Any]:

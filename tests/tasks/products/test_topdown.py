@@ -10,8 +10,8 @@ from spineflow.tasks.products.certificate import Facts
 from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.topdown.measurement.charge import public_plan
-from spineflow.tasks.topdown.release.certificate import facts_of
+from spineflow.tasks.topdown.measurement.measure import public_plan
+from spineflow.tasks.topdown.release.report import facts_of
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.build import refuse_no_spine
 

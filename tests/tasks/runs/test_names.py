@@ -24,7 +24,7 @@ from spineflow.tasks.topdown.paths import (
     spine_folder,
 )
 from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.shards import Shard, read_shards, write_shards
+from spineflow.tasks.topdown.spine.files import Shard, read_shards, write_shards
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 PRESETS = REPOSITORY / "flows" / "settings"

@@ -22,10 +22,10 @@ from spineflow.tasks.topdown.measurement.public_answers import constrain_univers
 from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.release.microdata import write_universe
-from spineflow.tasks.topdown.release.tabulations.run import tables_of_run
+from spineflow.tasks.topdown.release.tabulations.run import RunTables
 from spineflow.tasks.topdown.settings import TopdownSettings, universe_waves
 from spineflow.tasks.topdown.spine.build import write_universe_spine
-from spineflow.tasks.topdown.spine.shards import RunUniverse, read_shards, shards_by_geolevel
+from spineflow.tasks.topdown.spine.files import RunUniverse, read_shards, shards_by_geolevel
 from spineflow.validation.outcome import Outcome
 
 
@@ -57,6 +57,6 @@ def run_declared(settings: TopdownSettings, folder: Path) -> tuple[RunDirectory,
                     steps[stage](ShardInput.read(own, shard))
     run.unchecked_release.mkdir(exist_ok=True)
     for universe in settings.run.universes:
-        write_universe(run, settings, universe)
-    tables_of_run(run, settings).write()
+        write_universe(RunUniverse(run, settings, universe))
+    RunTables(run, settings).write()
     return run, outcomes_of_pieces(run, settings)

@@ -73,7 +73,7 @@ def test_the_counts_do_not_depend_on_the_encoding(finished, encoding, tmp_path):
 def intervals(finished, areas, query="total"):
     """Intervals of the people of some areas."""
     path, run = finished
-    (written,) = write_run_intervals(run, load(path), [query], entities=areas)
+    (written,) = write_run_intervals(run, load(path), [query], where=areas)
     return pd.read_parquet(written.path).set_index("geocode")
 
 
@@ -113,7 +113,7 @@ def test_intervals_of_areas_by_either_code_and_of_polygons(finished):
 @pytest.mark.parametrize("column", ["estimate", "difference"])
 def test_rows_that_nothing_determines_are_counted(finished, tmp_path, name, column):
     path, run = finished
-    (told,) = write_run_intervals(run, load(path), ["total"], geolevel="Region")
+    (told,) = write_run_intervals(run, load(path), ["total"], where="Region")
     assert told.undetermined == 0 and told.sentence().endswith(f": {told.rows} intervals")
     parts = [pa.table({column: [1.0, None]}), pa.table({column: [None, None, 2.0]})]
     told = write_intervals(tmp_path / name, iter(parts), run)

@@ -7,21 +7,20 @@ from collections.abc import Iterator
 
 import pytest
 from spineflow.tasks.census.queries import marginal_query
+from spineflow.tasks.dissemination.fitness import counts_in_margins
 from spineflow.tasks.pages.document import Document, to_html
 from spineflow.tasks.pages.template import parts_of
 from spineflow.tasks.products.product import Caution
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.topdown.intervals import sizes
+from spineflow.tasks.topdown.intervals import run_posterior
 from spineflow.tasks.topdown.intervals.report import write_run_intervals
 from spineflow.tasks.topdown.intervals.run_posterior import RunLevels, RunPosterior
 from spineflow.tasks.topdown.product import TOPDOWN
-from spineflow.tasks.topdown.release.margins import (
-    has_all_margins,
-    read_margin_summary,
+from spineflow.tasks.topdown.release.tabulations.run import (
+    missing_margins,
     universes_without_margins,
     write_margins,
 )
-from spineflow.tasks.topdown.release.report import margins_of
 
 from tests.tasks.topdown.abroad import write_census
 from tests.tasks.topdown.declared import load, run_declared
@@ -52,8 +51,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator:
     with pytest.MonkeyPatch.context() as patch:
         size = RunLevels.read(run, settings, "people").size
         assert RunLevels.read(run, settings, "dwellings").size.numbers < size.numbers
-        patch.setattr(sizes, "MOST_NUMBERS", size.numbers - 1)
-        patch.setattr(sizes, "FEW_CELLS", 1)
+        patch.setattr(run_posterior, "MOST_NUMBERS", size.numbers - 1)
+        patch.setattr(run_posterior, "FEW_CELLS", 1)
         write_margins(run, settings)
         yield settings, run
 
@@ -63,8 +62,7 @@ def test_margins_are_made_of_every_universe_that_can_have_them(finished):
     tables = run.unchecked_release / "tables"
     assert [path.name for path in tables.glob("*_margins.*")] != []
     assert {path.stem for path in tables.glob("*_margins.*")} == {"Flächen_margins"}
-    assert has_all_margins(run, settings)
-    assert read_margin_summary(run, "dwellings") is not None
+    assert not missing_margins(run, settings)
 
 
 def test_what_has_no_margins_is_named_with_why_and_a_remedy(finished, tmp_path):
@@ -79,12 +77,16 @@ def test_what_has_no_margins_is_named_with_why_and_a_remedy(finished, tmp_path):
         block for block in TOPDOWN.words.summary(copied, settings) if isinstance(block, Caution)
     ]
     assert [str(block) for block in told] == [f"{why}."]
-    margins = margins_of(copied, settings)
-    _, _, sections = parts_of("topdown/templates/margins.md.j2", margins=margins)
-    page = to_html(Document("Report", (), tuple(sections)))
-    assert (
-        "Margins of dwellings" in page and "There are no margins: tables of people have no" in page
+    rows = counts_in_margins(copied.release)
+    assert [row["table"] for row in rows] == ["Flächen"] and rows[0]["counts"] > 0
+    _, _, sections = parts_of(
+        "topdown/templates/margins.md.j2",
+        level=0.9,
+        in_margins=rows,
+        without_margins=universes_without_margins(copied, settings),
     )
+    page = to_html(Document("Report", (), tuple(sections)))
+    assert "Flächen" in page and "There are no margins: tables of people have no" in page
     facts = TOPDOWN.facts(copied, settings)
     assert facts.context["without_margins"] == (why,)
 
@@ -93,7 +95,9 @@ def test_intervals_that_do_not_fit_are_refused_before_any_answer_is_read(finishe
     settings, run = finished
     asked = [marginal_query(settings.schema_of("people"), "total")]
     size = RunLevels.read(run, settings, "people", asked).size
-    monkeypatch.setattr(sizes, "memory_of_machine", lambda: sizes.PEAK * 8 * size.numbers - 1)
+    monkeypatch.setattr(
+        run_posterior, "memory_of_machine", lambda: run_posterior.PEAK * 8 * size.numbers - 1
+    )
 
     def never(*_: object) -> None:
         raise AssertionError("estimates are made")

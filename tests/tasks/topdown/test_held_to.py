@@ -18,7 +18,7 @@ from spineflow.tasks.runs.settings_files import dump_settings
 from spineflow.tasks.topdown.checks.pieces import outcomes_of_pieces
 from spineflow.tasks.topdown.ingest.earlier import held_answers
 from spineflow.tasks.topdown.ingest.ingest import check_input_of
-from spineflow.tasks.topdown.measurement.charge import deciding_files
+from spineflow.tasks.topdown.measurement.measure import deciding_files
 
 from tests.tasks.topdown.declared import load, run_declared
 

@@ -23,7 +23,7 @@ from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.build import write_universe_spine
-from spineflow.tasks.topdown.spine.shards import RunUniverse, read_shards
+from spineflow.tasks.topdown.spine.files import RunUniverse, read_shards
 
 from tests.tasks.topdown.offices import Office, office
 

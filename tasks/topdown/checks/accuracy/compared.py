@@ -34,9 +34,17 @@ from ...paths import geography_file, invariants_file, spine_folder
 from ...release.tabulations.levels import COLUMNS
 from ...settings import TopdownSettings
 from ...spine.build import areas_of_level, levels_of_run
-from ...spine.files import spine_of
-from ...spine.shards import RunUniverse, Shard, released_counts, shards_of
-from ...spine.subspines import Subspine, n_pieces, n_subspines, subspine_of
+from ...spine.files import (
+    RunUniverse,
+    Shard,
+    Subspine,
+    n_pieces,
+    n_subspines,
+    released_counts,
+    shards_of,
+    spine_of,
+    subspine_of,
+)
 from ...workload.implied_types import structural_zeros
 from ..pieces import cached_result, state_of, store_result
 from . import errors, subjects, theory

@@ -33,7 +33,7 @@ from ....census.queries import marginal_query
 from ....census.schema import Schema
 from ...estimation.query_algebra import QueryAlgebra
 from ...intervals.answers import ProductAnswers
-from ...spine.subspines import Subspine, n_subspines, subspine_of
+from ...spine.files import Subspine, n_subspines, subspine_of
 from ...workload.budget import Budget
 from .subjects import Answer, EntityLevel, answer_matrix
 

@@ -127,7 +127,11 @@ def published_blocks(release: PublishedRelease) -> PublishedBlocks:
     geography = geography.assign(**_fields_of_entities(release.header, header))
 
     persons = _persons(counts)
-    hhgq, occupancy = _hhgq(counts), counts[["H0010003", "H0010002"]].to_numpy()
+    # P5 has subtotals of institutional and noninstitutional quarters.
+    in_quarters = counts[[f"P005{n:04d}" for n in (3, 4, 5, 6, 8, 9, 10)]].to_numpy()
+    household = counts["P0010001"].to_numpy() - in_quarters.sum(axis=1)
+    hhgq = np.column_stack([household, in_quarters])
+    occupancy = counts[["H0010003", "H0010002"]].to_numpy()
     contradicts = (
         (persons < 0).any(axis=1)
         | (hhgq < 0).any(axis=1)
@@ -190,14 +194,6 @@ def _race_numbers() -> list[int]:
     # Where several variables count one level alone, which has a subtotal then, use the last.
     own = {int(c[0]): number for number, c in enumerate(counted, 1) if len(c) == 1}
     return [own[level] for level in range(len(own))]
-
-
-def _hhgq(counts: pd.DataFrame) -> np.ndarray:
-    """(n_blocks, 8): P5 skips its subtotals of institutional and noninstitutional quarters."""
-    types = [3, 4, 5, 6, 8, 9, 10]
-    in_quarters = counts[[f"P005{number:04d}" for number in types]].to_numpy()
-    household = counts["P0010001"].to_numpy() - in_quarters.sum(axis=1)
-    return np.column_stack([household, in_quarters])
 
 
 def _files(folder: Path) -> dict[str, Path]:
@@ -282,7 +278,11 @@ def write_input_tables(blocks: PublishedBlocks, directory: Path, *, seed: int = 
     persons_path, units_path = directory / "persons.parquet", directory / "units.parquet"
     geography_path = directory / "grfc.txt"
     random = np.random.default_rng(seed)
-    occupancy, n_units_occupied = _with_homes(blocks)
+    occupancy = blocks.occupancy.copy()
+    is_homeless = (blocks.hhgq[:, 0] > 0) & (occupancy[:, 1] == 0)
+    occupancy[is_homeless, 1] = 1
+    occupancy[is_homeless & (occupancy[:, 0] > 0), 0] -= 1
+    n_units_occupied = int(is_homeless.sum())
     identifier = np.array([f"{row:011d}" for row in range(len(blocks.geography))], dtype=object)
     n_minors_moved = n_units = 0
     with (
@@ -292,12 +292,12 @@ def write_input_tables(blocks: PublishedBlocks, directory: Path, *, seed: int = 
         pq.ParquetWriter(units_part, _UNITS, compression="zstd") as units_writer,
     ):
         for part in _batches(blocks):
-            persons, moved = _invented_persons(blocks, part, random)
-            units = _units(persons, occupancy[part], n_units)
-            persons_writer.write_table(_person_records(persons, units))
-            units_writer.write_table(_unit_records(units, identifier[part]))
+            homes, names = occupancy[part], identifier[part]
+            persons, units, moved = _records(blocks, part, homes, names, n_units, random)
+            persons_writer.write_table(persons)
+            units_writer.write_table(units)
             n_minors_moved += moved
-            n_units += len(units.block)
+            n_units += len(units)
     _write_geography(blocks.geography, identifier, geography_path)
     return InputTables(persons_path, units_path, geography_path, n_units_occupied, n_minors_moved)
 
@@ -312,40 +312,6 @@ _UNITS = pa.schema(
 )
 
 
-@dataclass(frozen=True, eq=False)
-class _Persons:
-    """Persons of a batch of blocks, (n,) each; blocks are numbered from 0 within the batch."""
-
-    block: np.ndarray
-    is_adult: np.ndarray
-    hispanic: np.ndarray
-    cenrace: np.ndarray
-    hhgq: np.ndarray
-
-
-@dataclass(frozen=True, eq=False)
-class _Units:
-    """Units of a batch of blocks, (n,) each: occupied and vacant housing units, then facilities."""
-
-    first_identifier: int
-    block: np.ndarray
-    hhgq: np.ndarray
-    is_occupied: np.ndarray
-    start: np.ndarray
-    """(n_blocks, 8): position of the first unit of each block and type."""
-    n_occupied: np.ndarray
-    """(n_blocks,): occupied housing units of each block."""
-
-
-def _with_homes(blocks: PublishedBlocks) -> tuple[np.ndarray, int]:
-    """Vacant and occupied units of every block, with one occupied where there is a household."""
-    occupancy = blocks.occupancy.copy()
-    homeless = (blocks.hhgq[:, 0] > 0) & (occupancy[:, 1] == 0)
-    occupancy[homeless, 1] = 1
-    occupancy[homeless & (occupancy[:, 0] > 0), 0] -= 1
-    return occupancy, int(homeless.sum())
-
-
 def _batches(blocks: PublishedBlocks) -> list[slice]:
     """Consecutive blocks of about `PERSONS_PER_BATCH` persons each."""
     population = np.cumsum(blocks.hhgq.sum(axis=1))
@@ -354,78 +320,61 @@ def _batches(blocks: PublishedBlocks) -> list[slice]:
     return [slice(int(a), int(b)) for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
 
 
-def _invented_persons(
-    blocks: PublishedBlocks, part: slice, random: np.random.Generator
-) -> tuple[_Persons, int]:
-    """The persons of a batch, and how many minors left nursing facilities."""
+def _records(
+    blocks: PublishedBlocks,
+    part: slice,
+    occupancy: np.ndarray,
+    identifier: np.ndarray,
+    n_units_before: int,
+    random: np.random.Generator,
+) -> tuple[pa.Table, pa.Table, int]:
+    """The persons and the units of a batch of blocks, and how many minors left nursing facilities.
+
+    Units are occupied and vacant housing units, then a facility for each type of quarters.
+    """
     entries = blocks.persons[part].tocoo()
     block = np.repeat(entries.row, entries.data).astype(np.int64)
     cell = np.repeat(entries.col, entries.data)
-    is_adult, hispanic, cenrace = np.unravel_index(cell, PUBLISHED_PERSONS.shape)
+    is_adult = np.unravel_index(cell, PUBLISHED_PERSONS.shape)[0]
     order = np.lexsort((random.random(len(block)), is_adult, block))
-    counts = blocks.hhgq[part][:, _IN_ORDER_OF_AGE].ravel()
-    hhgq = np.repeat(np.tile(_IN_ORDER_OF_AGE, len(counts) // len(_IN_ORDER_OF_AGE)), counts)
-    is_adult = is_adult[order].astype(bool)
-    moved = (hhgq == NURSING_FACILITY) & ~is_adult
-    hhgq[moved] = OTHER_INSTITUTIONAL
-    persons = _Persons(block[order], is_adult, hispanic[order], cenrace[order], hhgq)
-    return persons, int(moved.sum())
-
-
-def _units(persons: _Persons, occupancy: np.ndarray, first_identifier: int) -> _Units:
-    """Housing units of each block, and a facility for each type of quarters that persons need."""
+    block, cell, is_adult = block[order], cell[order], is_adult[order].astype(bool)
+    _, hispanic, cenrace = np.unravel_index(cell, PUBLISHED_PERSONS.shape)
     n_blocks, n_types = len(occupancy), len(_IN_ORDER_OF_AGE)
-    lived_in = np.bincount(persons.block * n_types + persons.hhgq, minlength=n_blocks * n_types)
-    n_units = (lived_in.reshape(n_blocks, n_types) > 0).astype(np.int64)
-    n_units[:, 0] = occupancy.sum(axis=1)
-    flat = n_units.ravel()
-    key = np.repeat(np.arange(n_blocks * n_types), flat)
-    start = np.cumsum(flat) - flat
-    rank = np.arange(len(key)) - start[key]
-    block, hhgq = np.divmod(key, n_types)
-    is_occupied = (hhgq > 0) | (rank < occupancy[block, 1])
-    return _Units(
-        first_identifier,
-        block,
-        hhgq,
-        is_occupied,
-        start.reshape(n_blocks, n_types),
-        occupancy[:, 1],
-    )
+    counts = blocks.hhgq[part][:, _IN_ORDER_OF_AGE].ravel()
+    hhgq = np.repeat(np.tile(_IN_ORDER_OF_AGE, n_blocks), counts)
+    is_moved = (hhgq == NURSING_FACILITY) & ~is_adult
+    hhgq[is_moved] = OTHER_INSTITUTIONAL
 
+    place = block * n_types + hhgq
+    n_units = (np.bincount(place, minlength=n_blocks * n_types) > 0).astype(np.int64)
+    n_units[::n_types] = occupancy.sum(axis=1)
+    start = np.cumsum(n_units) - n_units
+    place_of_unit = np.repeat(np.arange(len(n_units)), n_units)
+    block_of_unit, hhgq_of_unit = np.divmod(place_of_unit, n_types)
+    rank = np.arange(len(place_of_unit)) - start[place_of_unit]
+    is_vacant = (hhgq_of_unit == 0) & (rank >= occupancy[block_of_unit, 1])
 
-def _person_records(persons: _Persons, units: _Units) -> pa.Table:
-    """Households are dealt out over a block's occupied units in turn."""
-    unit = units.start[persons.block, persons.hhgq]
-    in_household = np.flatnonzero(persons.hhgq == 0)
-    block = persons.block[in_household]
-    first = np.searchsorted(block, np.arange(len(units.start)))
-    rank = np.arange(len(block)) - first[block]
-    unit[in_household] += rank % np.maximum(units.n_occupied[block], 1)
-    return pa.table(
-        {
-            "MAFID": unit + units.first_identifier + 1,
-            "QAGE": np.where(persons.is_adult, ADULT_AGE, MINOR_AGE),
-            "QSEX": pa.repeat(pa.scalar("1"), len(unit)),
-            "CENHISP": _DIGIT[persons.hispanic + 1],
-            "CENRACE": _RACE[persons.cenrace],
-            "QGQTYP": _CODE[persons.hhgq],
-        },
-        schema=_PERSONS,
-    )
-
-
-def _unit_records(units: _Units, identifier: np.ndarray) -> pa.Table:
-    return pa.table(
-        {
-            "RTYPE": np.where(units.hhgq == 0, "2", "4").astype(object),
-            "MAFID": np.arange(len(units.block)) + units.first_identifier + 1,
-            "OIDTB": identifier[units.block],
-            "QGQTYP": _CODE[units.hhgq],
-            "VACS": (~units.is_occupied).astype(np.int64),
-        },
-        schema=_UNITS,
-    )
+    # Households are dealt out over a block's occupied units in turn.
+    unit, in_household = start[place], np.flatnonzero(hhgq == 0)
+    own = block[in_household]
+    rank = np.arange(len(own)) - np.searchsorted(own, np.arange(n_blocks))[own]
+    unit[in_household] += rank % np.maximum(occupancy[own, 1], 1)
+    persons = {
+        "MAFID": unit + n_units_before + 1,
+        "QAGE": np.where(is_adult, ADULT_AGE, MINOR_AGE),
+        "QSEX": pa.repeat(pa.scalar("1"), len(unit)),
+        "CENHISP": _DIGIT[hispanic + 1],
+        "CENRACE": _RACE[cenrace],
+        "QGQTYP": _CODE[hhgq],
+    }
+    units = {
+        "RTYPE": np.where(hhgq_of_unit == 0, "2", "4").astype(object),
+        "MAFID": np.arange(len(place_of_unit)) + n_units_before + 1,
+        "OIDTB": identifier[block_of_unit],
+        "QGQTYP": _CODE[hhgq_of_unit],
+        "VACS": is_vacant.astype(np.int64),
+    }
+    return pa.table(persons, _PERSONS), pa.table(units, _UNITS), int(is_moved.sum())
 
 
 def _write_geography(geography: pd.DataFrame, identifier: np.ndarray, path: Path) -> None:

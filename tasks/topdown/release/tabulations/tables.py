@@ -52,9 +52,7 @@ from ....runs.stamps import GroupedRows, RowsForm, WrittenFiles, rows_written, w
 from ....tables.columns import coded_texts
 from ...paths import geography_file
 from ...settings import TopdownSettings
-from ...spine.files import spine_of
-from ...spine.shards import released_counts
-from ...spine.subspines import blocks_of_state, read_codes
+from ...spine.files import blocks_of_state, read_codes, released_counts, spine_of
 from .levels import (
     NAME,
     SUMMARY_LEVELS,
@@ -342,30 +340,19 @@ def state_tabulations(
         blocks = pd.Index(geography["block_geocode"])
         counted = {}
         for universe in universes:
-            full = settings.schema_of(universe)
-            schema = CENSUS.schema(universe, present_attributes(full))
+            full, spine = settings.schema_of(universe), spine_of(run, universe)
+            in_layout = {column.attribute for column in layout_of(universe).columns}
+            own = CENSUS.universes[universe].declared.attributes
+            present = [name for name in own if name in in_layout and name in full.attributes]
+            schema = CENSUS.schema(universe, tuple(present))
             own_cell = schema.cells({name: full.levels(name) for name in schema.attributes})
-            row, found = _state_counts(run, universe, full.n_cells, fips, blocks)
+            on_spine = blocks_of_state(spine, fips)
+            row = blocks.get_indexer(spine.block_geocode[on_spine])
+            if (row < 0).any():
+                raise ValueError(f"estimates of {universe} have a block outside the geography")
+            found = sparse.coo_array(
+                released_counts(run, universe, spine.geolevels[-1], full.n_cells, on_spine)
+            )
             where, shape = (row[found.row], own_cell[found.col]), (len(blocks), schema.n_cells)
             counted[schema] = sparse.csr_array(sparse.coo_array((found.data, where), shape))
         yield tabulate(geography, counted, states.tells_block_group)
-
-
-def _state_counts(
-    run: RunDirectory, universe: str, n_cells: int, fips: str, blocks: pd.Index
-) -> tuple[np.ndarray, sparse.coo_array]:
-    """Released counts `(n, n_cells)` of a state's blocks on the spine, and the row (n,) of each
-    among its `blocks`."""
-    spine = spine_of(run, universe)
-    own = blocks_of_state(spine, fips)
-    row = blocks.get_indexer(spine.block_geocode[own])
-    if (row < 0).any():
-        raise ValueError(f"estimates of {universe} have a block outside the geography")
-    return row, sparse.coo_array(released_counts(run, universe, spine.geolevels[-1], n_cells, own))
-
-
-def present_attributes(schema: Schema) -> tuple[str, ...]:
-    """The universe's own attributes among the attributes of a schema that are in its microdata."""
-    in_layout = {column.attribute for column in layout_of(schema.universe).columns}
-    own = CENSUS.universes[schema.universe].declared.attributes
-    return tuple(name for name in own if name in in_layout and name in schema.attributes)

@@ -18,11 +18,10 @@ from spineflow.tasks.topdown.checks.replicate import (
     with_estimator,
     with_seed,
 )
-from spineflow.tasks.topdown.measurement.charge import check_shares_of_spine
+from spineflow.tasks.topdown.measurement.measure import check_shares_of_spine
 from spineflow.tasks.topdown.paths import constraints_file, spine_folder, state_totals_file
 from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.files import read_spine
-from spineflow.tasks.topdown.spine.shards import read_shards
+from spineflow.tasks.topdown.spine.files import read_shards, read_spine
 from spineflow.tasks.topdown.workload.costs import check_budget, cost_of_budget, guarantee_of
 from spineflow.validation.topdown.run_checks import TOP, CheckedRun, Piece
 

@@ -33,7 +33,7 @@ from spineflow.tasks.topdown.estimation.spine_estimates import (
 )
 from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.shards import RunUniverse, read_shards
+from spineflow.tasks.topdown.spine.files import RunUniverse, read_shards
 
 NAMES = ("total", "hhinstlevels", "hhgq", "hispanic * cenrace", "votingage", "detailed")
 

@@ -25,7 +25,7 @@ from spineflow.tasks.topdown.estimation.spine_estimates import (
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.shards import RunUniverse, read_shards
+from spineflow.tasks.topdown.spine.files import RunUniverse, read_shards
 
 SMALL = cef_schema("persons", ("hhgq", "votingage", "hispanic"))
 UNITS = cef_schema("units", ("occupancy",))

@@ -18,8 +18,7 @@ from spineflow.tasks.topdown.intervals.report import write_run_intervals
 from spineflow.tasks.topdown.measurement.measure import shard_histograms
 from spineflow.tasks.topdown.paths import geography_file, spine_folder
 from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.files import read_spine
-from spineflow.tasks.topdown.spine.shards import read_shards
+from spineflow.tasks.topdown.spine.files import read_shards, read_spine
 
 QUERIES = ("total", "votingage * hispanic", "hhgq")
 SEEDS = range(4)
@@ -66,7 +65,7 @@ def test_errors_are_as_large_as_their_standard_deviations(replicates, tmp_path: 
     for number, run in enumerate(runs):
         out = tmp_path / f"{number}.parquet"
         asked = list(QUERIES)
-        list(write_run_intervals(run, settings, asked, geolevel="Block", out=out))
+        list(write_run_intervals(run, settings, asked, where="Block", out=out))
         table = pd.read_parquet(out)
         rng = np.random.default_rng(number)
         spine = read_spine(spine_folder(run, "persons"))
@@ -74,7 +73,7 @@ def test_errors_are_as_large_as_their_standard_deviations(replicates, tmp_path: 
         listed = pd.DataFrame({"area": area, "block": spine.block_geocode})
         listed.to_csv(tmp_path / "areas.csv", index=False)
         out = tmp_path / f"{number}.csv"
-        list(write_run_intervals(run, settings, asked, entities=tmp_path / "areas.csv", out=out))
+        list(write_run_intervals(run, settings, asked, where=tmp_path / "areas.csv", out=out))
         of_areas = pd.read_csv(out)
         for query in QUERIES:
             exact = truth_of(run, settings, "persons", "Block", query)
@@ -114,7 +113,7 @@ def test_overlapping_areas_are_each_estimated(replicates, tmp_path: Path):
     )
     listed.to_parquet(tmp_path / "areas.parquet")
     written, *_ = write_run_intervals(
-        runs[0], settings, ["total"], entities=tmp_path / "areas.parquet"
+        runs[0], settings, ["total"], where=tmp_path / "areas.parquet"
     )
     out, rows = written.path, written.rows
     assert out == runs[0].root / "intervals" / "entities.parquet" and rows == 3
@@ -124,7 +123,7 @@ def test_overlapping_areas_are_each_estimated(replicates, tmp_path: Path):
         one = tmp_path / f"{name}-out.parquet"
         list(
             write_run_intervals(
-                runs[0], settings, ["total"], entities=tmp_path / "one.parquet", out=one
+                runs[0], settings, ["total"], where=tmp_path / "one.parquet", out=one
             )
         )
         alone = pd.read_parquet(one).set_index("geocode")
@@ -138,9 +137,7 @@ def test_shares_are_those_of_the_wholes_in_the_same_geounit(replicates, tmp_path
     out = tmp_path / "shares.parquet"
     asked = ["votingage * hispanic", "votingage"]
     list(
-        write_run_intervals(
-            runs[0], settings, asked, geolevel="Tract", share_of="votingage", out=out
-        )
+        write_run_intervals(runs[0], settings, asked, where="Tract", share_of="votingage", out=out)
     )
     table = pd.read_parquet(out)
     parts = table[table["hispanic"].notna()]
@@ -168,7 +165,7 @@ def test_pairs_of_geounits_and_of_areas_are_compared(replicates, tmp_path: Path)
     asked = ["votingage", "total"]
     compare = tmp_path / "pairs.csv"
     level = "Tract of the spine"
-    (written,) = write_run_intervals(runs[0], settings, asked, geolevel=level, compare=compare)
+    (written,) = write_run_intervals(runs[0], settings, asked, where=level, compare=compare)
     out, rows = written.path, written.rows
     assert out == runs[0].root / "intervals" / "persons" / f"{level}_comparisons.parquet"
     table = pd.read_parquet(out)
@@ -176,9 +173,7 @@ def test_pairs_of_geounits_and_of_areas_are_compared(replicates, tmp_path: Path)
     same = table[table["first"] == second]
     assert (same["difference"] == 0).all() and (same["difference_std_dev"] == 0).all()
     assert (same["ratio"] == 1).all() and (same["p_value"] == 1).all()
-    (one,) = write_run_intervals(
-        runs[0], settings, asked, geolevel=level, out=tmp_path / "t.parquet"
-    )
+    (one,) = write_run_intervals(runs[0], settings, asked, where=level, out=tmp_path / "t.parquet")
     by_tract = pd.read_parquet(one.path).set_index(["query", "votingage", "geocode"])["estimate"]
     other = table[table["first"] == first]
     for row in other.itertuples():
@@ -191,7 +186,7 @@ def test_pairs_of_geounits_and_of_areas_are_compared(replicates, tmp_path: Path)
         tmp_path / "areas.csv", index=False
     )
     (written,) = write_run_intervals(
-        runs[0], settings, asked, entities=tmp_path / "areas.csv", compare=compare
+        runs[0], settings, asked, where=tmp_path / "areas.csv", compare=compare
     )
     assert written.path == runs[0].root / "intervals" / "entities_comparisons.parquet"
     pd.testing.assert_frame_equal(pd.read_parquet(written.path), table)
@@ -202,10 +197,10 @@ def test_a_level_of_blocks_is_of_tabulation_areas(replicates):
     settings, runs = replicates
     spine = read_spine(spine_folder(runs[0], "persons"))
     blocks = pd.Series(np.asarray(spine.block_geocode, dtype=object))
-    (of_blocks,) = write_run_intervals(runs[0], settings, ["total"], geolevel="Block")
+    (of_blocks,) = write_run_intervals(runs[0], settings, ["total"], where="Block")
     values = pd.read_parquet(of_blocks.path)["estimate"].to_numpy()
     for level, width in (("Tract", 11), ("Block_Group", 12), ("State", 2)):
-        (written,) = write_run_intervals(runs[0], settings, ["total"], geolevel=level)
+        (written,) = write_run_intervals(runs[0], settings, ["total"], where=level)
         table = pd.read_parquet(written.path)
         expected = pd.Series(values).groupby(blocks.str[:width]).sum()
         assert list(table["geocode"]) == list(expected.index)
@@ -218,15 +213,15 @@ def test_a_level_of_blocks_is_of_tabulation_areas(replicates):
     [
         ({"queries": ["sex"]}, "unknown query 'sex'"),
         ({"universe": "cats"}, "no universe 'cats'; it has persons, units"),
-        ({"geolevel": "Ward"}, "no geolevel 'Ward'; it has US, State"),
+        ({"where": "Ward"}, "no geolevel 'Ward'; it has US, State"),
         ({"level": 90.0}, "is no probability"),
-        ({"out": "x.parquet"}, "One file takes one geolevel"),
-        ({"entities": "absent.csv"}, "absent.csv is no file"),
-        ({"compare": "pairs.csv"}, "give --geolevel or --entities with --compare"),
-        ({"compare": "absent.csv", "geolevel": "Tract"}, "absent.csv is no file"),
+        ({"out": Path("x.parquet")}, "One file takes one geolevel"),
+        ({"where": Path("absent.csv")}, "absent.csv is no file"),
+        ({"compare": Path("pairs.csv")}, "give --geolevel or --entities with --compare"),
+        ({"compare": Path("absent.csv"), "where": "Tract"}, "absent.csv is no file"),
         ({"share_of": "hhgq"}, "'total' is no part of one of 'hhgq'"),
         (
-            {"share_of": "total", "compare": "pairs.csv", "geolevel": "Tract"},
+            {"share_of": "total", "compare": Path("pairs.csv"), "where": "Tract"},
             "Pairs have no shares",
         ),
     ],
@@ -242,7 +237,7 @@ def test_areas_need_their_columns_and_blocks_of_the_spine(replicates, tmp_path: 
     settings, runs = replicates
     (tmp_path / "a.csv").write_text("name,block\nx,1\n")
     with pytest.raises(InputRefused, match="no column 'area'"):
-        list(write_run_intervals(runs[0], settings, ["total"], entities=tmp_path / "a.csv"))
+        list(write_run_intervals(runs[0], settings, ["total"], where=tmp_path / "a.csv"))
     block = read_spine(spine_folder(runs[0], "persons")).block_geocode[0]
     for codes, words in (
         (["1"], r"list a code that is of no block of the run: '1'; write all parts"),
@@ -250,7 +245,7 @@ def test_areas_need_their_columns_and_blocks_of_the_spine(replicates, tmp_path: 
     ):
         (tmp_path / "b.csv").write_text("area;block\n" + "".join(f"a;{c}\n" for c in codes))
         with pytest.raises(InputRefused, match=words):
-            list(write_run_intervals(runs[0], settings, ["total"], entities=tmp_path / "b.csv"))
+            list(write_run_intervals(runs[0], settings, ["total"], where=tmp_path / "b.csv"))
 
 
 ROWS = [["São Brás", "01"], ["Peñafiel", "02"]]

@@ -17,13 +17,15 @@ from spineflow.tasks.census.invariants import FACILITY_COLUMNS, read_invariants
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import BudgetRefused, InputRefused
 from spineflow.tasks.runs.settings_files import dump_settings
-from spineflow.tasks.topdown.measurement.charge import check_cuts_of_spine, plan_of_run
-from spineflow.tasks.topdown.measurement.measure import shard_histograms
+from spineflow.tasks.topdown.measurement.measure import (
+    check_cuts_of_spine,
+    plan_of_run,
+    shard_histograms,
+)
 from spineflow.tasks.topdown.measurement.public_answers import constrain_universe
 from spineflow.tasks.topdown.paths import constraints_file, invariants_file, spine_folder
 from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.files import read_spine
-from spineflow.tasks.topdown.spine.shards import read_shards
+from spineflow.tasks.topdown.spine.files import read_shards, read_spine
 
 
 @pytest.mark.parametrize("universe", ["persons", "units"])

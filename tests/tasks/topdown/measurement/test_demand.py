@@ -39,7 +39,7 @@ from spineflow.tasks.topdown.measurement.measure import (
 )
 from spineflow.tasks.topdown.paths import demanded_file, spine_folder
 from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.shards import (
+from spineflow.tasks.topdown.spine.files import (
     Family,
     RunUniverse,
     Shard,

@@ -35,7 +35,7 @@ def test_records_are_matched_one_by_one_in_the_order_of_their_cells(found) -> No
     pairs = [
         (area, cell, described)
         for area, cell, described, count in zip(
-            made.area, made.cell, made.described, made.count, strict=True
+            made.area, made.cell, made.described, made["n"], strict=True
         )
         for _ in range(count)
     ]

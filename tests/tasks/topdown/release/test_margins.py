@@ -1,4 +1,4 @@
-"""Margins beside the tables of a release, and what the report says of them."""
+"""Margins beside the tables of a release."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from spineflow.tasks.dissemination.fitness import counts_in_margins
 from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.files import STAMP_FILE
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.checks.replicate import (
     estimate,
@@ -19,21 +21,20 @@ from spineflow.tasks.topdown.checks.replicate import (
 )
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.intervals.report import write_run_intervals
-from spineflow.tasks.topdown.intervals.run_posterior import has_posterior
-from spineflow.tasks.topdown.release import margins
-from spineflow.tasks.topdown.release.margins import (
-    has_all_margins,
-    has_margins,
-    has_stored_posteriors,
-    keep_posteriors,
-    pieces_apart,
-    write_margins,
-    write_piece,
-)
+from spineflow.tasks.topdown.intervals.run_posterior import RunLevels
 from spineflow.tasks.topdown.release.microdata import write_universe
 from spineflow.tasks.topdown.release.tabulations.levels import SUMMARY_LEVELS
-from spineflow.tasks.topdown.release.tabulations.run import tables_of_run
+from spineflow.tasks.topdown.release.tabulations.run import (
+    RunTables,
+    has_margins,
+    keep_estimates,
+    margin_pieces,
+    missing_margins,
+    write_margins,
+)
 from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.spine import files
+from spineflow.tasks.topdown.spine.files import RunUniverse
 from spineflow.validation.outcome import Failures
 from spineflow.validation.topdown.tables import check_margins
 
@@ -58,13 +59,15 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunDirectory, To
     layout = lay_out(read_dataset(settings, folder / "dataset"), settings, folder / "layout")
     run = estimate(measure(layout, settings, folder / "measured"), settings, folder / "run")
     run.unchecked_release.mkdir()
+    for name in ("settings.toml", STAMP_FILE):
+        (run.root / name).touch()
     (run.root / "confidential").unlink()
     for universe in settings.run.universes:
-        write_universe(run, settings, universe)
-    tables_of_run(run, settings).write()
-    assert has_margins(settings) and not has_all_margins(run, settings)
+        write_universe(RunUniverse(run, settings, universe))
+    RunTables(run, settings).write()
+    assert has_margins(settings) and missing_margins(run, settings)
     write_margins(run, settings)
-    assert has_all_margins(run, settings)
+    assert not missing_margins(run, settings)
     return run, settings
 
 
@@ -100,6 +103,20 @@ def test_every_cell_of_every_table_has_an_interval(released):
     state, _ = both(run, "040_state")
     _, margins = both(run, "040_state")
     assert (margins["P0010001_LOWER"] == state["P0010001"]).all()  # so is a state's total
+
+
+@pytest.mark.slow
+def test_the_report_says_how_many_counts_are_in_their_margins(released):
+    run, _ = released
+    rows = {row["table"]: row for row in counts_in_margins(run.unchecked_release)}
+    table, margins = both(run, "140_tract")
+    n_open = n_inside = 0
+    for name in (name for name in table if f"{name}_LOWER" in margins):
+        lower, upper = (margins[f"{name}_{end}"] for end in ("LOWER", "UPPER"))
+        n_open += int((lower < upper).sum())
+        n_inside += int(((lower < upper) & table[name].between(lower, upper)).sum())
+    assert rows["140_tract"]["counts"] == n_open > 0
+    assert rows["140_tract"]["inside"] == f"{n_inside / n_open:.1%}"
 
 
 @pytest.mark.slow
@@ -139,7 +156,7 @@ def test_margins_are_the_intervals_that_the_command_writes(released, tmp_path: P
         out = tmp_path / "out.parquet"
         asked = ["votingage", "hhgq"]
         entities = tmp_path / "areas.csv"
-        list(write_run_intervals(run, settings, asked, entities=entities, out=out))
+        list(write_run_intervals(run, settings, asked, where=entities, out=out))
         table = pd.read_parquet(out).set_index("geocode")
         _, margins = both(run, stem)
         geocode = margins["GEOCODE"].str[2:]
@@ -170,7 +187,7 @@ def country(tmp_path_factory: pytest.TempPathFactory):
     (folder / "settings.toml").write_text(text, encoding="utf-8")
     settings = load(folder / "settings.toml")
     run, _ = run_declared(settings, folder / "run")
-    tables_of_run(run, settings).write()
+    RunTables(run, settings).write()
     write_margins(run, settings)
     return run, settings
 
@@ -196,17 +213,26 @@ def test_declared_tables_have_margins(country):
 
 
 def written(run: RunDirectory) -> dict[str, bytes]:
-    """All files of margins, and the figures of the report."""
-    found = [
-        *(run.unchecked_release / "tables").glob("*_margins.*"),
-        *(run.root / "intervals").rglob("*.parquet"),
-    ]
-    return {path.relative_to(run.root).as_posix(): path.read_bytes() for path in found}
+    """All files of margins."""
+    found = (run.unchecked_release / "tables").glob("*_margins.*")
+    return {path.name: path.read_bytes() for path in found}
+
+
+@pytest.mark.slow
+def test_missing_margins_are_written_again_in_every_byte(released, tmp_path: Path) -> None:
+    made, settings = released
+    whole = written(made)
+    run = RunDirectory(tmp_path / "run")
+    shutil.copytree(made.root, run.root, symlinks=True)
+    next(iter(run.unchecked_release.rglob("*_margins.csv"))).unlink()
+    assert missing_margins(run, settings)
+    assert write_margins(run, settings) == 1
+    assert not missing_margins(run, settings) and written(run) == whole
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("census", "is_kept"), covering(["released", "country"], [True, False]))
-def test_pieces_write_what_the_whole_does(
+def test_tasks_write_margins_in_pieces(
     census: str,
     is_kept: bool,
     request: pytest.FixtureRequest,
@@ -215,26 +241,20 @@ def test_pieces_write_what_the_whole_does(
 ) -> None:
     """In every byte, whether the estimates are found or made again; nothing is left behind."""
     made, settings = request.getfixturevalue(census)
-    assert pieces_apart(made, settings) == []
-    whole = written(made)
     run = RunDirectory(tmp_path / "run")
     shutil.copytree(made.root, run.root, symlinks=True)
-    for name in whole:
-        (run.root / name).unlink()
-    monkeypatch.setattr(margins, "LEAST_APART", 0)
+    for path in run.unchecked_release.rglob("*_margins.*"):
+        path.unlink()
+    assert margin_pieces(run, settings) == 1
+    monkeypatch.setattr(files, "BLOCKS_PER_TASK", 5)
+    of = margin_pieces(run, settings)
+    assert of > 1
     if is_kept:
-        keep_posteriors(run, settings)
-    assert has_stored_posteriors(run, settings) == is_kept
-    several = pieces_apart(run, settings)
-    assert len(several) > len(settings.run.universes)
-    for piece in several:
-        assert not has_all_margins(run, settings)
-        write_piece(run, settings, piece)
-    assert has_all_margins(run, settings) and written(run) == whole
-    with monkeypatch.context() as patched:
-        patched.setattr(margins, "_write", None)
-        write_margins(run, settings)
-    assert not any(has_posterior(run, universe) for universe in settings.run.universes)
-    next(iter(run.unchecked_release.rglob("*_margins.csv"))).unlink()
-    write_margins(run, settings)
-    assert written(run) == whole
+        assert keep_estimates(run, settings) and not keep_estimates(run, settings)
+        monkeypatch.setattr(RunLevels, "read", None)
+    for number in range(of):
+        assert missing_margins(run, settings)
+        assert write_margins(run, settings, (number, of)) > 0
+    assert not missing_margins(run, settings) and written(run) == written(made)
+    assert write_margins(run, settings) == 0
+    assert not list(run.root.glob("intervals/*/estimates.*"))

@@ -19,8 +19,7 @@ from spineflow.tasks.topdown.release.microdata import (
     block_estimate_parts,
     write_microdata,
 )
-from spineflow.tasks.topdown.spine.files import read_spine
-from spineflow.tasks.topdown.spine.shards import read_shards
+from spineflow.tasks.topdown.spine.files import read_shards, read_spine
 
 from tests.block_estimates import read_block_estimates
 

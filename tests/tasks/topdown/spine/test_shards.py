@@ -15,11 +15,11 @@ from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.ingest.ingest import public_geography
-from spineflow.tasks.topdown.preflight import redundant_spending
+from spineflow.tasks.topdown.product import redundant_spending
 from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine import shards
+from spineflow.tasks.topdown.spine import files
 from spineflow.tasks.topdown.spine.build import on_aian_spine, spines_of
-from spineflow.tasks.topdown.spine.shards import VALUES_PER_SHARD, values_per_shard
+from spineflow.tasks.topdown.spine.files import VALUES_PER_SHARD, values_per_shard
 from spineflow.tasks.topdown.workload.budget import Budget
 
 
@@ -61,9 +61,9 @@ def test_shards_grow_with_a_nation_up_to_what_a_task_can_hold(n_values: int, mos
 def test_every_family_is_in_one_shard(n_children, values, smallest, n_shards, most) -> None:
     spine = Families(n_children)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(shards, "VALUES_PER_SHARD", smallest)
-        patched.setattr(shards, "SHARDS_OF_A_GEOLEVEL", n_shards)
-        cut = shards._cut(spine, "Tract", most, values)
+        patched.setattr(files, "VALUES_PER_SHARD", smallest)
+        patched.setattr(files, "SHARDS_OF_A_GEOLEVEL", n_shards)
+        cut = files._cut(spine, "Tract", most, values)
         wanted = min(most, max(1, values_per_shard(sum(n_children) * values) // values))
     offsets = spine.children("County")
     assert [one.start for one in cut[1:]] == [one.stop for one in cut[:-1]]
@@ -77,11 +77,11 @@ def test_every_family_is_in_one_shard(n_children, values, smallest, n_shards, mo
 def test_shards_of_many_cells_are_smaller_unless_answers_are_drawn_on_demand(
     on_demand: bool, monkeypatch
 ) -> None:
-    monkeypatch.setattr(shards, "CELLS_PER_SHARD", 20)
+    monkeypatch.setattr(files, "CELLS_PER_SHARD", 20)
     schema = Schema("persons", ("age",), (tuple("0123456789"),))
     shares = dict.fromkeys(Families.names, {"total": Fraction(1)})
     budget = Budget("persons", "discrete_gaussian", Fraction(1), None, {}, shares)
-    cut = shards.cut_spine(Families([2, 2, 2]), schema, budget, on_demand=on_demand)
+    cut = files.cut_spine(Families([2, 2, 2]), schema, budget, on_demand=on_demand)
     of_tracts = [(one.start, one.stop) for one in cut if one.geolevel == "Tract"]
     assert of_tracts == ([(0, 6)] if on_demand else [(0, 2), (2, 4), (4, 6)])
 

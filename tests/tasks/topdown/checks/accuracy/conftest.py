@@ -17,8 +17,13 @@ from spineflow.tasks.topdown.ingest.ingest import ingest_input
 from spineflow.tasks.topdown.paths import geography_file, invariants_file, spine_folder
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.build import spines_of
-from spineflow.tasks.topdown.spine.files import read_spine, write_spine
-from spineflow.tasks.topdown.spine.shards import cut_spine, read_shards, write_shards
+from spineflow.tasks.topdown.spine.files import (
+    cut_spine,
+    read_shards,
+    read_spine,
+    write_shards,
+    write_spine,
+)
 
 
 def perturbed(histogram: sparse.csr_array, seed: int) -> sparse.csr_array:

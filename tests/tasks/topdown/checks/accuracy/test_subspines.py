@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from spineflow.geography.levels import Geolevel, Spine
-from spineflow.tasks.topdown.spine import subspines
-from spineflow.tasks.topdown.spine.subspines import Subspine, n_subspines, state_codes, subspine_of
+from spineflow.tasks.topdown.spine import files
+from spineflow.tasks.topdown.spine.files import Subspine, n_subspines, state_codes, subspine_of
 
 from tests.geography.test_covariances import LevelPrecision, covariances_of, variances
 
 
 def every_state_apart(spine: Spine, monkeypatch: pytest.MonkeyPatch) -> list[Subspine]:
     """The subspines of a spine of which each has one state."""
-    monkeypatch.setattr(subspines, "BLOCKS_PER_SUBSPINE", 1)
+    monkeypatch.setattr(files, "BLOCKS_PER_SUBSPINE", 1)
     return [subspine_of(spine, number) for number in range(n_subspines(spine))]
 
 

@@ -50,20 +50,6 @@ def test_entities_are_called_what_the_geography_calls_them() -> None:
     assert tract["NAME"][0].startswith("Census Tract ")
 
 
-def test_points_are_means_of_the_blocks_by_their_land() -> None:
-    frame = geography(
-        INTPTLAT=["+10.0000000", "+20.0000000", "+30.0000000", ""],
-        INTPTLON=["-071.0000000"] * 4,
-        AREALAND=["0", "5", "1", "1"],
-    )
-    tract = header(frame, "140")
-    assert tract["INTPTLAT"] == ["+20.0000000", ""], "no mean of points that are not known"
-    assert tract["INTPTLON"] == ["-071.0000000", ""]
-    assert header(frame, "750")["INTPTLAT"] == frame["INTPTLAT"].tolist()
-    alike = frame.drop(columns="AREALAND")
-    assert header(alike, "140")["INTPTLAT"][0] == "+15.0000000"
-
-
 @pytest.fixture(scope="module")
 def published(shared: Path):
     return read_published(shared / "data" / "pl94171_2018_prototype")

@@ -8,8 +8,9 @@ from spineflow.tasks.census.invariants import read_geography
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.paths import geography_file
 from spineflow.tasks.topdown.release.microdata import write_universe
-from spineflow.tasks.topdown.release.tabulations.run import tables_of_run
+from spineflow.tasks.topdown.release.tabulations.run import RunTables
 from spineflow.tasks.topdown.release.tabulations.tables import write_tables
+from spineflow.tasks.topdown.spine.files import RunUniverse
 
 from tests.tabulated import tabulate, write_legacy
 from tests.tasks.topdown.checks.accuracy.conftest import make_run
@@ -20,7 +21,7 @@ def estimated(exact, tmp_path_factory: pytest.TempPathFactory):
     """A run directory of two counties up to estimates, and the same with microdata."""
     run, settings = make_run(tmp_path_factory.mktemp("estimated"), exact.inputs, seed=7)
     for universe in settings.run.universes:
-        write_universe(run, settings, universe)
+        write_universe(RunUniverse(run, settings, universe))
     return run, settings
 
 
@@ -55,7 +56,7 @@ def counted_from_microdata(estimated, folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.slow
 def test_tables_are_those_of_the_microdata(estimated, run: RunDirectory, tmp_path: Path) -> None:
-    tables_of_run(run, estimated[1]).write()
+    RunTables(run, estimated[1]).write()
     written = contents(run.unchecked_release)
     assert len(written) == 20
     assert written == counted_from_microdata(estimated, tmp_path / "counted")

@@ -1,0 +1,221 @@
+"""Steps of topdown and estimate from the spine to the measurements, of the release, and of its
+checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from ..dissemination.csvw import write_csvw
+from ..dissemination.geoparquet import write_geoparquet
+from ..dissemination.sdmx import write_sdmx
+from ..runs.directory import RunDirectory
+from ..runs.handles import Made, created, created_or_reused, once, reused
+from ..runs.steps import step
+from .checks.pieces import write_findings
+from .measurement.measure import measure_once, measurement_file
+from .measurement.public_answers import constrain_universe
+from .paths import geography_file, spine_folder, state_totals_file
+from .published.read import (
+    folder_of,
+    write_derived_invariants,
+    write_level,
+    write_measured_spine,
+    write_public_geography,
+)
+from .release.microdata import write_part, write_universe
+from .release.spine_summary import has_summary, summary_folder, write_summary
+from .release.tabulations.levels import variable_labels
+from .release.tabulations.run import RunTables, keep_estimates, missing_margins, write_margins
+from .settings import TopdownSettings
+from .spine.build import write_universe_spine
+from .spine.files import BLOCKS, SHARDS, RunUniverse, n_geounits, shard_of, shards_by_geolevel
+
+
+@step("build spine", TopdownSettings, run_name="spine-{universe}")
+def build_spine(run: RunDirectory, settings: TopdownSettings, universe: str) -> Made:
+    """Build a universe's spine from the public geography and the declared invariants."""
+    return _spine_once(run, settings, universe, write_universe_spine)
+
+
+@step("read geography", TopdownSettings, run_name="geography")
+def read_geography_file(run: RunDirectory, settings: TopdownSettings) -> Made:
+    """Read the geography file: public."""
+    path = geography_file(run)
+    if path.exists():
+        return reused(path)
+    return created(path, {"blocks": write_public_geography(run, settings)})
+
+
+@step("read geounits", TopdownSettings, run_name="geounits-{universe}")
+def read_geounits(run: RunDirectory, settings: TopdownSettings, universe: str) -> Made:
+    """Derive a universe's spine from the geocodes and variances of its measurements."""
+    return _spine_once(run, settings, universe, write_measured_spine)
+
+
+def _spine_once(
+    run: RunDirectory,
+    settings: TopdownSettings,
+    universe: str,
+    write: Callable[[RunDirectory, TopdownSettings, str], None],
+) -> Made:
+    """The spine of a universe, made by `write` if missing, and its sizes."""
+    folder = spine_folder(run, universe)
+    is_there = (folder / SHARDS).exists()
+    if not is_there:
+        write(run, settings, universe)
+    sizes = {level: n_geounits(own) for level, own in shards_by_geolevel(run, universe).items()}
+    return (reused if is_there else created)(folder / BLOCKS, sizes)
+
+
+@step("read invariants", TopdownSettings, run_name="invariants")
+def read_invariants(run: RunDirectory, settings: TopdownSettings) -> Made:
+    """Derive the invariants from the constraints, and check the constraints of all geounits."""
+    return once(state_totals_file(run), write_derived_invariants, run, settings)
+
+
+@step("constrain", TopdownSettings, run_name="constraints-{universe}")
+def constrain(run: RunDirectory, settings: TopdownSettings, universe: str) -> Made:
+    """Write the constraints that the declared invariants put on every geounit."""
+    written = constrain_universe(run, settings, universe)
+    folder = run.root / "measurements" / universe
+    return created(folder, {"constraint files": written}) if written else reused(folder)
+
+
+@step("read measurements", TopdownSettings, run_name="measurements-{universe}-{geolevel}")
+def read_measurements(
+    run: RunDirectory, settings: TopdownSettings, universe: str, geolevel: str
+) -> Made:
+    """Sort the noisy measurements of a geolevel in the order of the spine."""
+    folder = run.measurements(universe, geolevel) / "dpqueries"
+    shards = shards_by_geolevel(run, universe)[geolevel]
+    if all(run.dpqueries(universe, geolevel, shard.name).exists() for shard in shards):
+        return reused(folder)
+    written = write_level(run, settings, folder_of(settings), universe, geolevel)
+    return created(folder, {"files": written})
+
+
+def _measured_at(
+    run: RunDirectory, settings: TopdownSettings, universe: str, geolevel: str, shard: str
+) -> Path:
+    part = shard_of(run, universe, geolevel, shard)
+    return measurement_file(RunUniverse(run, settings, universe), part)
+
+
+@step(
+    "measure",
+    TopdownSettings,
+    run_name="measure-{universe}-{geolevel}-{shard}",
+    retried=False,
+    made_at=_measured_at,
+)
+def measure(
+    run: RunDirectory, settings: TopdownSettings, universe: str, geolevel: str, shard: str
+) -> Made:
+    """Publish a shard's noisy measurements; published noise is never drawn again."""
+    measure_once(RunUniverse(run, settings, universe), shard_of(run, universe, geolevel, shard))
+    return created(_measured_at(run, settings, universe, geolevel, shard))
+
+
+def _microdata(run: RunDirectory, universe: str) -> Path | None:
+    """The text of the microdata of a universe where it is written, released or not."""
+    places = (folder / f"mdf_{universe}.csv" for folder in (run.release, run.unchecked_release))
+    return next((path for path in places if path.exists()), None)
+
+
+@step("write microdata part", TopdownSettings, run_name="microdata-{universe}-{number}")
+def write_microdata_part(
+    run: RunDirectory, settings: TopdownSettings, universe: str, number: int, of: int
+) -> Made:
+    """Write the microdata of some states, for `write_microdata`."""
+    if (found := _microdata(run, universe)) is not None:
+        return reused(found)
+    return created(write_part(RunUniverse(run, settings, universe), number, of).with_suffix(".csv"))
+
+
+@step("write microdata", TopdownSettings, run_name="microdata-{universe}")
+def write_microdata(run: RunDirectory, settings: TopdownSettings, universe: str) -> Made:
+    """Turn block estimates into one row a person, housing unit or facility."""
+    if (found := _microdata(run, universe)) is not None:
+        return reused(found)
+    written = write_universe(RunUniverse(run, settings, universe))
+    return created(written.csv, {"rows": written.n_rows})
+
+
+def _release_of(run: RunDirectory, *_: object) -> Path:
+    """The finished release, after which nothing is left to do for a step that makes it."""
+    return run.release
+
+
+@step("keep estimates", TopdownSettings, run_name="estimates of margins", made_at=_release_of)
+def keep_margin_estimates(run: RunDirectory, settings: TopdownSettings) -> Made:
+    """Compute the unbiased estimates behind the margins, for `write_margin_piece`."""
+    return created_or_reused(run.root / "intervals", is_new=keep_estimates(run, settings))
+
+
+@step("write margin piece", TopdownSettings, run_name="margins {number}", made_at=_release_of)
+def write_margin_piece(run: RunDirectory, settings: TopdownSettings, number: int, of: int) -> Made:
+    """Write the margins of some tables of a large run, for `write_release_margins`."""
+    is_new = write_margins(run, settings, (number, of)) > 0
+    return created_or_reused(run.unchecked_release, is_new=is_new)
+
+
+@step("write margins", TopdownSettings, run_name="margins", made_at=_release_of)
+def write_release_margins(run: RunDirectory, settings: TopdownSettings) -> Made:
+    """Write the intervals of all other tables' counts, from the measurements alone."""
+    is_new = bool(missing_margins(run, settings))
+    write_margins(run, settings)
+    return created_or_reused(run.unchecked_release, is_new=is_new)
+
+
+@step("write formats", TopdownSettings, run_name="formats", made_at=_release_of)
+def write_formats(run: RunDirectory, settings: TopdownSettings) -> Made:
+    """Write the tables and their margins in the formats of systems that load them."""
+    release, asked, files = run.unchecked_release, settings.release, list[Path]()
+    labels = variable_labels(map(settings.schema_of, settings.run.universes))
+    if asked.sdmx is not None:
+        files += write_sdmx(release, asked.sdmx)
+    if asked.csvw:
+        files.append(write_csvw(release, labels))
+    if asked.geoparquet and settings.input.geometry is not None:
+        files += write_geoparquet(release, Path(settings.input.geometry), labels)
+    return created(release, {"files": len(files)})
+
+
+@step("write table piece", TopdownSettings, run_name="tables {number}", made_at=_release_of)
+def write_table_piece(run: RunDirectory, settings: TopdownSettings, number: int, of: int) -> Made:
+    """Write the tables of some states, for `write_redistricting_tables`."""
+    tables = RunTables(run, settings)
+    if all(path.exists() for path in tables.files()):
+        return reused(run.unchecked_release)
+    return created(tables.write_piece(number, of))
+
+
+@step("write tables", TopdownSettings, run_name="tables", made_at=_release_of)
+def write_redistricting_tables(run: RunDirectory, settings: TopdownSettings) -> Made:
+    """Tabulate the block estimates at every summary level, as tables and in the P.L. 94-171
+    format."""
+    run.unchecked_release.mkdir(exist_ok=True)
+    tables = RunTables(run, settings)
+    files = tables.files()
+    if files and all(path.exists() for path in files):
+        return reused(files[-1])
+    files = tables.write()
+    return created(files[-1] if files else run.unchecked_release, {"files": len(files)})
+
+
+@step("summarise spine", TopdownSettings, run_name="spine-summary-{universe}")
+def summarise_spine(run: RunDirectory, settings: TopdownSettings, universe: str) -> Made:
+    """Compare a universe's spine with the AIAN spine: sizes, distances, predicted deviations."""
+    folder = summary_folder(run, universe)
+    if has_summary(run, universe):
+        return reused(folder)
+    write_summary(run, settings, universe)
+    return created(folder)
+
+
+@step("check share", TopdownSettings, run_name="checks {number}", made_at=_release_of)
+def check_share(run: RunDirectory, settings: TopdownSettings, number: int, of: int) -> Made:
+    """Check some pieces of a large run, by code independent of the estimator, for
+    `check_release`."""
+    return created_or_reused(run.checks, is_new=write_findings(run, number, of))
