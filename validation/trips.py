@@ -483,7 +483,7 @@ def _check_families(
 
 
 def _check_levels(root: Path, tree: TripsTree, failures: Mapping[str, Failures]) -> None:
-    above: Sums | None = None
+    above: pd.Series | None = None
     for level in range(len(tree.refined) + 1):
         nodes, counts = read_level(
             tree, level, level_paths(root, "estimates/trips", level), "count"
@@ -499,7 +499,7 @@ def _check_levels(root: Path, tree: TripsTree, failures: Mapping[str, Failures])
             # A measured root cannot be recognised by its noisy count alone.
             if tree.total is None and not level_paths(root, "measurements/trips", 0, "dpqueries"):
                 total.add("the root is neither invariant nor measured")
-        elif not _same_sums(above, _sums(tree.parents(level, nodes), counts)):
+        elif not above.equals(_sums(tree.parents(level, nodes), counts)):
             failures["children_add_to_parents"].add(f"level {level} does not add to the one above")
         above = _sums(nodes, counts)
 
@@ -530,7 +530,7 @@ def _check_table(
         nodes = np.ravel_multi_index(parts, tree.sizes(len(tree.refined)))
         if pc.any(pc.equal(table["count"], 0)).as_py() or not _are_distinct(nodes):
             own.add("trips.parquet has rows of zero trips, or two rows of one cell")
-        if not _same_sums(_sums(nodes, table["count"].to_numpy()), _sums(*leaves)):
+        if not _sums(nodes, table["count"].to_numpy()).equals(_sums(*leaves)):
             own.add("trips.parquet is not the estimates of the leaves")
 
 
@@ -547,27 +547,18 @@ def _check_range_queries(
         for level in range(len(tree.refined), -1, -1):
             if level < len(tree.refined):
                 nodes = tree.parents(level + 1, nodes)
-            nodes, counts = _sums(nodes, counts)
-            rows = table.filter(pc.equal(table["level"], level))
+            due, rows = _sums(nodes, counts), table.filter(pc.equal(table["level"], level))
+            nodes, counts = due.index.to_numpy(), due.to_numpy()
             stated = nodes_of(tree, level, rows, "range_queries.parquet")
-            if not _same_sums((nodes, counts), _sums(stated, rows["count"].to_numpy())):
+            if not due.equals(_sums(stated, rows["count"].to_numpy())):
                 failures.add(f"the range queries of level {level} are not sums of the table")
 
 
-Sums = tuple[np.ndarray, np.ndarray]
-
-
-def _sums(nodes: np.ndarray, counts: np.ndarray) -> Sums:
+def _sums(nodes: np.ndarray, counts: np.ndarray) -> pd.Series:
     """Sums by node, in ascending order of nodes, without zeros."""
-    unique, position = np.unique(nodes, return_inverse=True)
-    sums = np.zeros(unique.size, dtype=np.int64)
-    np.add.at(sums, position, counts)
-    return unique[sums != 0], sums[sums != 0]
+    sums = pd.Series(counts, dtype=np.int64).groupby(nodes).sum()
+    return sums[sums != 0]
 
 
 def _are_distinct(nodes: np.ndarray) -> bool:
     return bool((np.diff(np.sort(nodes)) > 0).all())
-
-
-def _same_sums(one: Sums, other: Sums) -> bool:
-    return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))

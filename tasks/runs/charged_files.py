@@ -61,7 +61,7 @@ def _digest_if_there(path: Path) -> str | None:
 
 def write_charged(run: RunDirectory, charged_files: Mapping[str, str]) -> None:
     """Keep in the run the digests that its draws were charged with."""
-    write_record(_charged_file(run), dict(charged_files))
+    write_record(run.root / CHARGED, dict(charged_files))
 
 
 def refuse_altered(run: RunDirectory, charged_files: Mapping[str, str] | None = None) -> None:
@@ -71,7 +71,7 @@ def refuse_altered(run: RunDirectory, charged_files: Mapping[str, str] | None = 
     none.
     """
     charged = _charged(run) if charged_files is None else charged_files
-    paths = [_path_of(run, name) for name in charged]
+    paths = [below(run.root, *name.split("/")) for name in charged]
     found = digests_if_there(paths)
     for path, digest, wanted in zip(paths, found, charged.values(), strict=True):
         if digest is None:
@@ -86,25 +86,17 @@ def refuse_altered(run: RunDirectory, charged_files: Mapping[str, str] | None = 
             )
 
 
-def _path_of(run: RunDirectory, name: str) -> Path:
-    """The path of a file of a run, as `digests_by_name` names it; raises ValueError for another."""
-    return below(run.root, *name.split("/"))
-
-
 def _charged(run: RunDirectory) -> dict[str, str]:
+    file = run.root / CHARGED
     try:
-        charged = json.loads(_charged_file(run).read_text(encoding="utf-8"))
+        charged: dict[str, str] = json.loads(file.read_text(encoding="utf-8"))
         for name in charged:
-            _path_of(run, name)
+            below(run.root, *name.split("/"))
         return charged
     except FileNotFoundError:
         return {}
     except (ValueError, OSError):
         raise InputRefused(
-            f"{_charged_file(run)} cannot be read; remove it and resume the run, which makes it "
-            "again from the ledger."
+            f"{file} cannot be read; remove it and resume the run, which makes it again from the "
+            "ledger."
         ) from None
-
-
-def _charged_file(run: RunDirectory) -> Path:
-    return run.root / CHARGED
