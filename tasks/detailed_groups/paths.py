@@ -53,8 +53,8 @@ def invariants_file(run: RunDirectory) -> Path:
 
 
 def persons_file(run: RunDirectory) -> Path:
-    """The confidential persons by area and combination of codes."""
-    return run.confidential / "detailed_groups" / "persons.parquet"
+    """Stem of the confidential persons by area and combination of codes."""
+    return run.confidential / "detailed_groups" / "persons"
 
 
 def counts_file(run: RunDirectory, region_type: str, level: int) -> Path:

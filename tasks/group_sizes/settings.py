@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -143,22 +142,20 @@ class GroupSizesSettings(ProductSettings):
         smallest = self.mechanism.smallest_size
         return smallest if smallest is not None else int(self.input.kind != "census")
 
-    @property
-    def epsilon(self) -> Fraction | None:
-        """The epsilon that a run costs; None without noise, and where it costs rho."""
-        return None if self.privacy.infinite else self.privacy.epsilon
-
-    @property
-    def rho(self) -> Fraction | None:
-        """The rho that a run costs; None without noise, and where it costs epsilon."""
-        return None if self.privacy.infinite else self.privacy.rho
-
     def refuse_invalid(self, refuse: Refuse) -> None:
         """Refuse inputs that are no whole kind, parameters out of range, and unknown mechanisms."""
-        _refuse_input(self.input, refuse)
-        _refuse_privacy(self.privacy, refuse)
-        mechanism = self.mechanism
-        if mechanism.calibration == PUBLISHED and self.privacy.rho is not None:
+        given, privacy, mechanism = set(self.input.paths()), self.privacy, self.mechanism
+        census = {"persons", "units", "geography"}
+        if given not in ({"records", "regions"}, {"sizes", "regions"}, census):
+            refuse(
+                "the section input needs records and regions, or sizes and regions, or persons, "
+                f"units and geography; it has {', '.join(sorted(given)) or 'none of them'}"
+            )
+        if privacy.epsilon is not None and privacy.rho is not None:
+            refuse("privacy gives both epsilon and rho; remove one of them")
+        if privacy.epsilon is None and privacy.rho is None and not privacy.infinite:
+            refuse("privacy needs epsilon or rho")
+        if mechanism.calibration == PUBLISHED and privacy.rho is not None:
             refuse(
                 "mechanism.calibration = 'published' is a scale of discrete Laplace noise; give "
                 "privacy.epsilon, not privacy.rho"
@@ -213,20 +210,3 @@ class GroupSizesSettings(ProductSettings):
                 "a table of records, or cumulative sizes whose noise it scales",
             ),
         }
-
-
-def _refuse_privacy(privacy: GroupPrivacy, refuse: Refuse) -> None:
-    if privacy.epsilon is not None and privacy.rho is not None:
-        refuse("privacy gives both epsilon and rho; remove one of them")
-    if privacy.epsilon is None and privacy.rho is None and not privacy.infinite:
-        refuse("privacy needs epsilon or rho")
-
-
-def _refuse_input(tables: GroupTables, refuse: Refuse) -> None:
-    given = set(tables.paths())
-    census = {"persons", "units", "geography"}
-    if given not in ({"records", "regions"}, {"sizes", "regions"}, census):
-        refuse(
-            "the section input needs records and regions, or sizes and regions, or persons, units "
-            f"and geography; it has {', '.join(sorted(given)) or 'none of them'}"
-        )

@@ -142,19 +142,11 @@ class Tree:
 
     def keys(self, level: int, positions: Sequence[np.ndarray]) -> np.ndarray:
         """Keys of nodes given by the positions of their areas, one array a dimension."""
-        keys = np.zeros(len(positions[0]), dtype=np.int64)
-        for size, position in zip(self.sizes(level), positions, strict=True):
-            keys *= size
-            keys += position
-        return keys
+        return np.ravel_multi_index(tuple(positions), self.sizes(level))
 
     def positions(self, level: int, keys: np.ndarray) -> tuple[np.ndarray, ...]:
         """Positions of the areas of nodes, one array a dimension; the inverse of `keys`."""
-        found = []
-        for size in reversed(self.sizes(level)):
-            keys, position = np.divmod(keys, size)
-            found.append(position)
-        return tuple(reversed(found))
+        return np.unravel_index(keys, self.sizes(level))
 
     def parent_keys(self, level: int, keys: np.ndarray) -> np.ndarray:
         """Keys of the parents, at the level above, of nodes of a level."""

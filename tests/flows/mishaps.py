@@ -160,7 +160,7 @@ def edit(world: World) -> None:
 
 def decides(path: Path) -> bool:
     """Whether a public file of a run decides its draws."""
-    aside = ("charged.json", "exact_groups.parquet", "region_names.parquet")
+    aside = ("charged.json", "exact_groups.parquet", "region_names.json")
     return path.is_file() and path.name not in aside and "summary" not in path.parts
 
 

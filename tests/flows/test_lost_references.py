@@ -127,14 +127,13 @@ def units(folder: Path) -> str:
 
 
 def groups(folder: Path, records: str, columns: str) -> str:
-    """Groups in two regions, and the public numbers of these."""
+    """Groups in two regions, whose numbers are public."""
     regions = f"level,region,parent\ncity,7,\nzone,{KEY},7\nzone,200000,7\n"
     (folder / "regions.csv").write_text(regions)
     (folder / "records.csv").write_text(columns)
-    (folder / "numbers.csv").write_text(f"region,groups\n{KEY},1\n200000,1\n")
     return (
         f'[input]\n{records} = "records.csv"\nregions = "regions.csv"\n{PRIVACY}epsilon = "1"\n'
-        '[invariants]\nlevel = "zone"\nnumbers = "numbers.csv"\n[mechanism]\nlargest_size = 5\n'
+        '[invariants]\ngroups = true\nlevel = "zone"\n[mechanism]\nlargest_size = 5\n'
     )
 
 
@@ -203,7 +202,6 @@ REFERENCES = {
     "blocks of groups": Reference(units, "units.parquet", "OIDTB", "group-sizes"),
     "regions of sizes": Reference(sizes, "records.csv", "region", "group-sizes"),
     "regions of records": Reference(records, "records.csv", "region", "group-sizes"),
-    "regions of numbers": Reference(records, "numbers.csv", "region", "group-sizes"),
     "regions above": Reference(records, "regions.csv", "parent", "group-sizes"),
     "origins": Reference(trips, "trips.parquet", "origin", "trips"),
     "destinations": Reference(trips, "trips.parquet", "destination", "trips"),

@@ -24,7 +24,7 @@ from ....geography.hierarchy import first_rows
 from ....validation.input_rules import ETHNICITY_COLUMN, NO_CODE, RACE_COLUMNS, unknown_code
 from ...census.cef_2020 import recode_of
 from ...runs.files import replacing
-from ...runs.stamps import stamped, write_parquet
+from ...runs.stamps import stamped
 from ...tables.columns import CodedColumn
 from ...tables.value_tallies import ValueTally
 from ..workload.regions import NO_REGION
@@ -254,14 +254,6 @@ _SCHEMA = pa.schema(
         ("count", pa.int64()),
     ]
 )
-_PERSONS_SCHEMA = pa.schema(
-    [
-        ("area", pa.int32()),
-        ("combination", pa.int32()),
-        ("cell", pa.int8()),
-        ("count", pa.int64()),
-    ]
-)
 
 
 @dataclass(frozen=True)
@@ -322,29 +314,6 @@ def read_counts(path: Path, start: int, stop: int) -> GroupCounts:
     """The counts of the regions from `start` to before `stop`."""
     table = pq.read_table(path, filters=[("region", ">=", start), ("region", "<", stop)])
     return GroupCounts(*(table[name].to_numpy() for name in _SCHEMA.names))
-
-
-def write_persons(path: Path, persons: CountedPersons) -> None:
-    """Write persons by area and combination of codes; the two files are confidential."""
-    codes = [*persons.race_codes.T, persons.ethnicity_code]
-    named = {f"code_{i}": of_person for i, of_person in enumerate(codes)}
-    write_parquet(combinations_file(path), pa.table(named), compression="zstd")
-    columns = [getattr(persons, name) for name in _PERSONS_SCHEMA.names]
-    write_parquet(path, pa.table(columns, schema=_PERSONS_SCHEMA), compression="zstd")
-
-
-def read_persons(path: Path) -> CountedPersons:
-    """Read a file of `write_persons`."""
-    codes = pq.read_table(combinations_file(path))
-    codes = np.stack([column.to_numpy() for column in codes.columns], axis=1)
-    table = pq.read_table(path)
-    columns = {name: table[name].to_numpy() for name in _PERSONS_SCHEMA.names}
-    return CountedPersons(codes[:, :-1], codes[:, -1], **columns)
-
-
-def combinations_file(path: Path) -> Path:
-    """The file of the combinations, next to the persons' file."""
-    return path.with_name(f"{path.stem}_codes{path.suffix}")
 
 
 def _iterations_of_combinations(

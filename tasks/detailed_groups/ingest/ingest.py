@@ -8,12 +8,12 @@ kept. Names of regions, if the settings give a file of them, are public and kept
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...census.cef_2020 import IDENTITY_COLUMNS
@@ -23,9 +23,10 @@ from ...ledger.identity import store_identity, whole_digests
 from ...ledger.recognition import InputDigest, input_digest, people_digests
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
-from ...runs.files import cache_unchanged
+from ...runs.files import cache_unchanged, read_record, write_text
+from ...runs.objects import read_arrays, write_arrays
 from ...runs.settings_files import settings_of_finished
-from ...runs.stamps import write_frame, write_parquet
+from ...runs.stamps import write_frame
 from ...tables.columns import temporary_files_in
 from ...tables.findings import InputCheck, accepted_input
 from ...tables.sources import InputFile, read_public_text
@@ -56,7 +57,7 @@ from ..workload.specification import (
     iteration_universe,
 )
 from ..workload.tabulations import KEY, NOT_MEASURED, TABULATIONS
-from .counts import count_groups, read_persons, write_counts, write_persons
+from .counts import CountedPersons, count_groups, write_counts
 from .inputs import AcceptedGroups, check_groups_input
 
 Settings = DetailedGroupsSettings | DetailedHouseholdsSettings
@@ -170,7 +171,7 @@ def ingest_input(run: RunDirectory, settings: Settings) -> None:
         check = _check_tables(settings, specification)
     result = accepted_input(run, settings, check)
     store_identity(run, settings, lambda key: input_digests(result, key))
-    write_persons(persons_file(run), result.persons)
+    write_arrays(persons_file(run), vars(result.persons))
     copy_parameters(settings.input.parameters, parameters_folder(run))
     write_run_names(run, names_of(settings))
     write_frame(geography_file(run), result.blocks)
@@ -218,7 +219,7 @@ def shards(run: RunDirectory, levels: Iterable[tuple[str, int]]) -> Iterator[Sha
 
 def tabulate(run: RunDirectory, region_type: str, level: int) -> None:
     """Write the confidential counts of one level."""
-    persons = read_persons(persons_file(run))
+    persons = CountedPersons(**read_arrays(persons_file(run)))
     regions = run_regions(run, region_type)
     universe = run_universe(run, region_type, level)
     parts = count_groups(persons, regions.region_of_area, universe)
@@ -299,9 +300,7 @@ def measured_totals(
 
 def write_totals(run: RunDirectory, totals: pd.DataFrame) -> None:
     """Keep the totals with the run's public geography."""
-    columns = {name: pa.array(totals[name].tolist(), pa.string()) for name in KEY}
-    table = pa.table({**columns, "count": pa.array(totals["count"].to_numpy(), pa.int64())})
-    write_parquet(group_totals_file(run), table)
+    write_frame(group_totals_file(run), totals[[*KEY, "count"]])
 
 
 @cache_unchanged(group_totals_file, at_most=2)
@@ -333,7 +332,7 @@ def chosen_tables(
 
 
 NAME_COLUMNS = ("REGION_TYPE", "REGION_ID", "REGION_NAME")
-RUN_FILE = "region_names.parquet"
+RUN_FILE = "region_names.json"
 
 
 def read_names(address: str) -> dict[tuple[str, str], str]:
@@ -367,15 +366,10 @@ def read_names(address: str) -> dict[tuple[str, str], str]:
 def write_run_names(run: RunDirectory, names: Mapping[tuple[str, str], str]) -> None:
     """Keep the names with the run's public geography."""
     rows = [(*region, name) for region, name in names.items()]
-    columns = zip(*rows, strict=True) if rows else ((), (), ())
-    arrays = [pa.array(list(column), pa.string()) for column in columns]
-    write_parquet(run.root / "spine" / RUN_FILE, pa.table(arrays, names=list(NAME_COLUMNS)))
+    write_text(run.root / "spine" / RUN_FILE, json.dumps(rows))
 
 
 def read_run_names(run: RunDirectory) -> dict[tuple[str, str], str]:
     """The names kept with a run; empty if none were given."""
-    path = run.root / "spine" / RUN_FILE
-    if not path.exists():
-        return {}
-    kinds, ids, names = (pq.read_table(path)[name].to_pylist() for name in NAME_COLUMNS)
-    return {(kind, own): name for kind, own, name in zip(kinds, ids, names, strict=True)}
+    rows = read_record(run.root / "spine" / RUN_FILE)
+    return {(kind, own): name for kind, own, name in rows}

@@ -181,7 +181,8 @@ def mechanism_parameters(
     passes = tuple(name for name in (US, PR) if check.truth(f"run_{name}"))
     if not passes:
         raise SpecificationError(f"{name}: run_us and run_pr are both false; set one to true")
-    definition = check.one_of("privacy_defn", DEFINITIONS)
+    is_known, named = DEFINITIONS.__contains__, " or ".join(map(repr, DEFINITIONS))
+    definition = check.given("privacy_defn", named, is_known)
     kinds = [kind for name in passes for kind in region_types(name)]
     budgets = {
         (kind.name, level): check.budget(tabulation.budget(kind.name, level), infinite=infinite)
@@ -192,16 +193,19 @@ def mechanism_parameters(
         raise SpecificationError(f"{name}: every budget is 0; give one level a budget at least")
     return MechanismParameters(
         definition=definition,
-        max_race_codes=check.race_codes("max_race_codes"),
+        max_race_codes=check.given(
+            "max_race_codes",
+            f"a whole number from 1 to {MOST_RACE_CODES}",
+            lambda value: type(value) is int and 1 <= value <= MOST_RACE_CODES,
+        ),
         stage_1_fraction=check.between("privacy_budget_p_stage_1_fraction")
         if tabulation.of_persons
         else Fraction(0),
         budgets={level: budget for level, budget in budgets.items() if budget},
         thresholds={
-            level: check.thresholds(key, tabulation)
+            level: check.thresholds(thresholds_key(*level), tabulation)
             for level, budget in budgets.items()
-            for key in [thresholds_key(*level)]
-            if budget or check.has_thresholds(key, tabulation)
+            if budget
         },
         zero_suppression_chance=check.between("zero_suppression_chance", with_zero=True)
         if tabulation.of_persons and "zero_suppression_chance" in config
@@ -239,9 +243,6 @@ class _Checker:
     def truth(self, key: str) -> bool:
         return self.given(key, "true or false", lambda value: isinstance(value, bool))
 
-    def one_of(self, key: str, allowed: tuple[str, ...]) -> str:
-        return self.given(key, " or ".join(map(repr, allowed)), lambda value: value in allowed)
-
     def number(self, key: str) -> Fraction | None:
         """The exact number of a key, None for Infinity."""
         if self.value(key) == math.inf:
@@ -265,17 +266,6 @@ class _Checker:
         if number and not SMALLEST_BUDGET <= number <= LARGEST_BUDGET:
             raise self.refuse(key, "0, or from 1e-12 to 1e12")
         return Fraction(bool(number)) if infinite else number
-
-    def race_codes(self, key: str) -> int:
-        must = f"a whole number from 1 to {MOST_RACE_CODES}"
-        return self.given(
-            key, must, lambda value: type(value) is int and 1 <= value <= MOST_RACE_CODES
-        )
-
-    def has_thresholds(self, key: str, tabulation: Tabulation) -> bool:
-        """Whether a level has thresholds; one that is not measured needs none."""
-        found = self.value(tabulation.thresholds)
-        return not isinstance(found, Mapping) or key in found
 
     def thresholds(self, key: str, tabulation: Tabulation) -> tuple[int, ...]:
         found, n = self.value(tabulation.thresholds), tabulation.n_thresholds

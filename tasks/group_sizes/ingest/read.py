@@ -165,7 +165,8 @@ def public_plan(settings: GroupSizesSettings) -> Plan:
 
 def plan_of(settings: GroupSizesSettings, hierarchy: RegionHierarchy, groups: int) -> Plan:
     """The plan of a run; raises InputRefused if the settings do not fit the hierarchy."""
-    mechanism = settings.mechanism
+    mechanism, spent = settings.mechanism, settings.privacy
+    epsilon, rho = (None if spent.infinite else own for own in (spent.epsilon, spent.rho))
     shares = mechanism.levels
     if shares is not None:
         _refuse_level_shares(shares, settings.mechanism.name, hierarchy)
@@ -175,11 +176,11 @@ def plan_of(settings: GroupSizesSettings, hierarchy: RegionHierarchy, groups: in
         calibration=mechanism.calibration,
         bounded=settings.privacy.neighbors == "bounded",
         quantity=quantity,
-        epsilon=settings.epsilon,
+        epsilon=epsilon,
         smallest_size=settings.smallest_size,
         largest_size=mechanism.largest_size,
         groups=groups,
-        rho=settings.rho,
+        rho=rho,
         is_top_coded=mechanism.top_coded,
         exact_level=exact_level(settings, hierarchy),
     )

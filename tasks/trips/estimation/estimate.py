@@ -42,7 +42,7 @@ from ..settings import (
     TripsSettings,
 )
 from ..tree import NodeCounts, Tree
-from .projection import chebyshev_by_highs, chebyshev_projection, euclidean_projection
+from .projection import chebyshev_by_highs, integer_projection
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,8 +103,9 @@ def project(
     is_euclidean = mechanism.name == TDA_L2 or (
         mechanism.name == FULL_INFORMATION and mechanism.projection != CHEBYSHEV
     )
-    chosen = euclidean_projection if is_euclidean else chebyshev_projection
-    return chosen(values, offsets, totals, smallest_first=smallest_first)
+    return integer_projection(
+        values, offsets, totals, is_euclidean=is_euclidean, smallest_first=smallest_first
+    )
 
 
 def only_children(tree: Tree, level: int, parents: NodeCounts) -> NodeCounts:

@@ -3,9 +3,9 @@
 Parent p has the children `values[offsets[p]:offsets[p + 1]]`, integers x that noise may have made
 negative, and a count c >= 0. Both projections find integers y >= 0 with sum y = c:
 
-- `chebyshev_projection` minimises max |x - y|. It returns the one of the many minimisers found by
-  Algorithm 2 of [InfTDA2024].
-- `euclidean_projection` minimises sum (x - y)^2 over the integers, without rounding a relaxation.
+- the Chebyshev one minimises max |x - y|. It is the one of the many minimisers found by Algorithm 2
+  of [InfTDA2024].
+- the Euclidean one minimises sum (x - y)^2 over the integers, without rounding a relaxation.
 
 Algorithm 2 starts from a sum that is too large and goes over the children in a fixed order again
 and again, each time allowed to take one more from every child. All its passes but the last treat
@@ -36,38 +36,23 @@ from ...solvers.highs import LinearProgram, SolveStatus
 from ...tables.columns import cut_into_runs
 
 
-def chebyshev_projection(
-    values: np.ndarray, offsets: np.ndarray, totals: np.ndarray, *, smallest_first: bool = True
+def integer_projection(
+    values: np.ndarray,
+    offsets: np.ndarray,
+    totals: np.ndarray,
+    *,
+    is_euclidean: bool = False,
+    smallest_first: bool = True,
 ) -> np.ndarray:
-    """Algorithm 2 on every segment: `values` (n,), `offsets` (k + 1,), `totals` (k,), all int64.
+    """Algorithm 2, or the nearest integer point in the L2 norm, on every segment: `values` (n,),
+    `offsets` (k + 1,), `totals` (k,), all int64.
 
     Returns y, shape `(n,)`, int64. Raises ValueError for a negative total, or a positive one
     without children.
 
-    >>> chebyshev_projection(np.array([0, -1, 1]), np.array([0, 3]), np.array([2])).tolist()
+    >>> integer_projection(np.array([0, -1, 1]), np.array([0, 3]), np.array([2])).tolist()
     [0, 0, 2]
     """
-    return _project(values, offsets, totals, smallest_first, True)
-
-
-def euclidean_projection(
-    values: np.ndarray, offsets: np.ndarray, totals: np.ndarray, *, smallest_first: bool = True
-) -> np.ndarray:
-    """The integer point nearest in the L2 norm on every segment; as `chebyshev_projection`.
-
-    >>> euclidean_projection(np.array([5, 2, -4]), np.array([0, 3]), np.array([4])).tolist()
-    [4, 0, 0]
-    """
-    return _project(values, offsets, totals, smallest_first, False)
-
-
-def _project(
-    values: np.ndarray,
-    offsets: np.ndarray,
-    totals: np.ndarray,
-    smallest_first: bool,
-    chebyshev: bool,
-) -> np.ndarray:
     values, offsets, totals = (
         np.ascontiguousarray(array, dtype=np.int64) for array in (values, offsets, totals)
     )
@@ -76,7 +61,7 @@ def _project(
     if (totals[np.diff(offsets) == 0] > 0).any():
         raise ValueError("a parent with a positive count has no children")
     result = np.empty_like(values)
-    _project_segments(values, offsets, totals, smallest_first, chebyshev, result)
+    _project_segments(values, offsets, totals, smallest_first, not is_euclidean, result)
     return result
 
 

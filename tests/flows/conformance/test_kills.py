@@ -64,7 +64,7 @@ MOMENTS: dict[str, list[Moment]] = {
         ("after", "os:link", "published/topdown.json"),
     ],
     "detailed groups": [
-        ("after", "os:replace", "detailed_groups/persons.parquet"),
+        ("after", "os:replace", "detailed_groups/persons.bin"),
         ("after", CHARGE, "detailed-groups"),
         ("before", "os:link", f"{MEASURED}/detailed_groups_stage_1/us/TRACT/2"),
         ("before", RECORD, "detailed_groups/us/STATE/2"),
@@ -72,7 +72,7 @@ MOMENTS: dict[str, list[Moment]] = {
         ("before", "os:rename", "release-unchecked"),
     ],
     "detailed households": [
-        ("after", "os:replace", "detailed_groups/persons.parquet"),
+        ("after", "os:replace", "detailed_groups/persons.bin"),
         ("after", CHARGE, "detailed-households"),
         ("before", "os:link", f"{MEASURED}/detailed_households/t3/us/TRACT/2"),
         ("before", RECORD, "detailed_households/t4/us/STATE/2"),

@@ -26,7 +26,6 @@ def test_names_are_read_and_kept(tmp_path: Path) -> None:
     names = read_names(written(tmp_path, HEADER, "COUNTY|44001|Bristol County", "USA|1|Étoile"))
     assert names == {("COUNTY", "44001"): "Bristol County", ("USA", "1"): "Étoile"}
     run = RunDirectory(tmp_path / "run")
-    assert read_run_names(run) == {}
     write_run_names(run, names)
     assert read_run_names(run) == names
     write_run_names(run, {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,7 +12,10 @@ from hypothesis import strategies as st
 from scipy import sparse
 from spineflow.tasks.solvers.highs import solve
 from spineflow.tasks.trips.estimation.estimate import MeasuredLevel, tree_least_squares
-from spineflow.tasks.trips.estimation.projection import chebyshev_projection, euclidean_projection
+from spineflow.tasks.trips.estimation.projection import integer_projection
+
+chebyshev_projection = integer_projection
+euclidean_projection = partial(integer_projection, is_euclidean=True)
 
 
 def algorithm_2(x: list[int], c: int, *, ascending: bool) -> list[int]:

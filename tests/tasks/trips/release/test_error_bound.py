@@ -11,7 +11,7 @@ import pytest
 from spineflow.tasks.ledger.plan import Measure
 from spineflow.tasks.noise.distributions import DISCRETE_LAPLACE, SeededRandom
 from spineflow.tasks.noise.draws import Noise, UnchargedNoise
-from spineflow.tasks.trips.estimation.projection import chebyshev_projection
+from spineflow.tasks.trips.estimation.projection import integer_projection
 from spineflow.tasks.trips.measurement import NodeCounts, with_noise
 from spineflow.tasks.trips.plan import (
     Plan,
@@ -80,7 +80,7 @@ def test_bound_holds_in_replicates(contribution: Contribution) -> None:
             children, offsets = tree.children(level - 1, nodes)
             true = truth.levels[level].counts_of(children)
             noisy = with_noise(true, plan, level, source)
-            counts = chebyshev_projection(noisy, offsets, counts)
+            counts = integer_projection(noisy, offsets, counts)
             errors.append(abs(counts - true).max())
             nodes = children
         worst.append(errors)
