@@ -249,7 +249,7 @@ def load_areas(
     required = (*own, *sorted(set(further) - set(own)))
     own_files = shaped(files, tuple(column_of.values()), (), evidence)
     read = read_whole(own_files, Selection(required, with_others=True))
-    evidence.files.add_rows(own_files, read.n_rows)
+    evidence.files.add(own_files, read.n_rows)
     texts = {name: column.texts() for name, column in read.columns.items()}
     texts = texts | {name: texts[column] for name, column in column_of.items() if column in texts}
     columns = tuple(name for name in below if name in texts)

@@ -55,14 +55,6 @@ UNIT_KEY, BLOCK_OF_UNIT = "MAFID", "OIDTB"
 UNIT_COLUMNS = ("RTYPE", "QGQTYP", "VACS")
 
 
-@dataclass(frozen=True)
-class GeographyTable:
-    """The geography frame, and the blocks as units refer to them: their position in it."""
-
-    frame: pd.DataFrame
-    blocks: JoinedTable
-
-
 @dataclass(frozen=True, eq=False)
 class UnitCodes:
     """Columns of some units, `(n_units,)` each."""
@@ -116,8 +108,11 @@ def unit_codes(units: JoinedTable, rows: slice | np.ndarray) -> UnitCodes:
     return UnitCodes.of(columns, _PREFIX)
 
 
-def load_geography(files: Sequence[InputFile], evidence: ValueTally) -> GeographyTable:
-    """Read the geography table and sort it by block geocode.
+def load_geography(
+    files: Sequence[InputFile], evidence: ValueTally
+) -> tuple[pd.DataFrame, JoinedTable]:
+    """The geography frame, sorted by block geocode, and the blocks as units refer to them: their
+    position in it.
 
     The frame has block_geocode (16 digits) and every column of the file that is no part of the
     block geocode and not the block's identifier. Files of one table must have the same columns.
@@ -134,7 +129,7 @@ def load_geography(files: Sequence[InputFile], evidence: ValueTally) -> Geograph
     for name in GEOGRAPHY_LAYOUT.names:
         if name != BLOCK_KEY:
             evidence.add_column("geography", name, table.columns[name], n_rows)
-    evidence.files.add_rows(files, n_rows)
+    evidence.files.add(files, n_rows)
     evidence.add_masks("geography", "blank_block_identifier", index.is_blank, n_rows)
     evidence.add_masks("cross_table", "repeated_block_identifier", index.is_repeated, n_rows)
 
@@ -158,7 +153,7 @@ def load_geography(files: Sequence[InputFile], evidence: ValueTally) -> Geograph
     frame = pd.DataFrame(
         {name: pd.array(column, dtype="str") for name, column in columns_of_frame.items()}
     )
-    return GeographyTable(frame, JoinedTable(index, rank, {}, n_rows))
+    return frame, JoinedTable(index, rank, {}, n_rows)
 
 
 def read_blocks(path: str) -> pd.DataFrame:
@@ -166,7 +161,7 @@ def read_blocks(path: str) -> pd.DataFrame:
 
     Raises UnreadableInput.
     """
-    return load_geography(input_files("geography", path), ValueTally()).frame
+    return load_geography(input_files("geography", path), ValueTally())[0]
 
 
 def _geocodes(parts: Sequence[pa.Array]) -> tuple[pa.Array, np.ndarray]:
@@ -179,7 +174,7 @@ def _geocodes(parts: Sequence[pa.Array]) -> tuple[pa.Array, np.ndarray]:
 
 
 def load_units(
-    files: Sequence[InputFile], geography: GeographyTable, evidence: ValueTally
+    files: Sequence[InputFile], blocks: JoinedTable, evidence: ValueTally
 ) -> JoinedTable:
     """Read the units table, batch by batch, and find each unit's block."""
 
@@ -198,9 +193,9 @@ def load_units(
         read.add_mask("cross_table", "unit_in_unknown_block", read.placed.area < 0)
 
     columns = {f"{_PREFIX}{name}": name for name in UNIT_COLUMNS}
-    place = ByTable(BLOCK_OF_UNIT, geography.blocks)
+    place = ByTable(BLOCK_OF_UNIT, blocks)
     units = read_joined(files, UNIT_KEY, columns, place, evidence, tally)
-    evidence.files.add_rows(files, units.n_rows)
+    evidence.files.add(files, units.n_rows)
     evidence.add_masks("units", "blank_mafid", units.index.is_blank, units.n_rows)
     evidence.add_masks("cross_table", "repeated_mafid", units.index.is_repeated, units.n_rows)
     return units
@@ -287,10 +282,10 @@ class CefTables(CensusTables):
 
     def read_before(self, evidence: ValueTally) -> ReferredTables:
         """Read geography and units; raises UnreadableInput."""
-        blocks = load_geography(self.files["geography"], evidence)
+        frame, blocks = load_geography(self.files["geography"], evidence)
         units = load_units(self.files["units"], blocks, evidence)
-        way = AreaLookup(ByTable(UNIT_KEY, units), {}, RawColumns((), len(blocks.frame)))
-        return ReferredTables(Areas(blocks.frame, (), {}), {"persons": way})
+        way = AreaLookup(ByTable(UNIT_KEY, units), {}, RawColumns((), len(frame)))
+        return ReferredTables(Areas(frame, (), {}), {"persons": way})
 
     def counter(
         self, before: ReferredTables, universe: str, evidence: ValueTally

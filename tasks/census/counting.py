@@ -274,7 +274,7 @@ def count_files(
     for file, batch, columns in read_coded(files, counter.texts, keys, share):
         sums.add(file, batch, columns, keys)
         counter.add(batch, columns, file, evidence)
-    evidence.files.add_records(sums)
+    evidence.files.add(files, sums.n_rows, sums.hashes)
 
 
 @dataclass(frozen=True, eq=False)

@@ -284,7 +284,7 @@ def load_occupants(
         for column, growing in found.items():
             growing.append(coded[column].at(fits))
         n_rows[file] += int(fits.sum())
-    evidence.files.add_records(sums)
+    evidence.files.add(files, sums.n_rows, sums.hashes)
     index = KeyIndex(keys)
     if wanted:
         evidence.add_masks(suite, f"repeated_{name}", index.is_repeated, n_rows)

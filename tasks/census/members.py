@@ -132,7 +132,7 @@ def read_members(
         for part, value in zip(parts, values, strict=True):
             part.append(value[inside])
     read = FilesRead()
-    read.add_records(sums)
+    read.add(persons, sums.n_rows, sums.hashes)
     members = Members(*(np.concatenate(part) for part in parts))
     return members, n_apart, tuple(read.copies(persons))
 

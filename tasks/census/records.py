@@ -168,7 +168,7 @@ class UniverseTables:
         own = self._shaped(step.table, (*wanted, *place.texts), (step.key, *place.keys))
         columns = {f"{step.table}.{column}": column for column in wanted}
         joined = read_joined(own, step.key, columns, place, evidence, tally)
-        evidence.files.add_rows(own, joined.n_rows)
+        evidence.files.add(own, joined.n_rows)
         index = joined.index
         for state, mask in (("blank", index.is_blank), ("repeated", index.is_repeated)):
             evidence.add_masks(name, f"{state}_key_of_{step.table}", mask, joined.n_rows)

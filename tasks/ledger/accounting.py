@@ -226,23 +226,8 @@ def _decimal(value: Fraction) -> Decimal:
 def _check(epsilon: Fraction, delta: Fraction) -> None:
     if epsilon <= 0:
         raise InputRefused(f"epsilon is {epsilon}; give a positive fraction")
-    check_delta(delta)
-
-
-def check_fraction(value: object, what: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | Fraction):
-        raise InputRefused(
-            f"{what} is the {type(value).__name__} {value!r}; give an exact fraction such as "
-            f'"1/3" in quotes'
-        )
-
-
-def check_delta(delta: Fraction | None, where: str = "[privacy]") -> None:
-    if delta is None:
-        raise InputRefused(f"{where} delta is missing; give a fraction between 0 and 1")
-    check_fraction(delta, f"{where} delta")
     if not 0 < delta < 1:
-        raise InputRefused(f"{where} delta is {delta}; give a fraction between 0 and 1")
+        raise InputRefused(f"[privacy] delta is {delta}; give a fraction between 0 and 1")
 
 
 def _minimum(function: Callable[[float], float]) -> tuple[float, float]:

@@ -113,7 +113,7 @@ def read_partitions(
     """
     n_rows = 0
     for position, file in enumerate(files) if share is None else files_of_share(files, share):
-        for batch in _with_cells(file, selection):
+        for batch in _with_made_columns(file, selection):
             n_rows += len(next(iter(batch.values())))
             yield position, batch
     if share is None:
@@ -127,37 +127,24 @@ def refuse_empty(files: Sequence[InputFile], n_rows: int) -> None:
         raise files[0].unreadable(rule, "give a file that holds the table")
 
 
-def _with_cells(file: InputFile, selection: Selection) -> Iterator[Batch]:
-    """The batches of one file, with the grid cells computed from its coordinates as columns."""
+def _with_made_columns(file: InputFile, selection: Selection) -> Iterator[Batch]:
+    """The batches of one file, with columns in the names of its folders, and of cells from its
+    coordinates."""
     cells = {} if file.format is None else file.format.cells
-    computed = {name: cells[name] for name in selection.required if name in cells}
-    if not computed:
-        yield from _with_folders(file, selection)
-        return
-    sources = [name for cell in computed.values() for name in (cell.x, cell.y)]
-    own = [name for name in (*selection.required, *sources) if name not in computed]
-    for batch in _with_folders(file, Selection(tuple(dict.fromkeys(own)), selection.with_others)):
-        yield {**batch, **{name: cell.codes(batch) for name, cell in computed.items()}}
-
-
-def _with_folders(file: InputFile, selection: Selection) -> Iterator[Batch]:
-    """The batches of one file, with columns for its folders' names, such as `sex=1`."""
-    constant = {
-        name: value
-        for name, value in file.folders
-        if name in selection.required or selection.with_others
-    }
-    if not constant:
-        yield from _batches_of(file, selection)
-        return
-    required = tuple(name for name in selection.required if name not in constant)
-    own = Selection(required, with_others=selection.with_others or not required)
-    for batch in _batches_of(file, own):
+    made = {name: cells[name] for name in selection.required if name in cells}
+    sources = [name for cell in made.values() for name in (cell.x, cell.y)]
+    wanted = [name for name in (*selection.required, *sources) if name not in made]
+    folders = {n: v for n, v in file.folders if n in wanted or selection.with_others}
+    own = tuple(dict.fromkeys(name for name in wanted if name not in folders))
+    # The file has a column of its own, by which its rows are counted.
+    with_others = selection.with_others or (bool(folders) and not own)
+    for batch in _batches_of(file, Selection(own, with_others)):
         n = len(next(iter(batch.values())))
-        values = {name: pa.repeat(pa.scalar(v, pa.string()), n) for name, v in constant.items()}
+        constant = {name: pa.repeat(pa.scalar(v, pa.string()), n) for name, v in folders.items()}
         if file.format is not None:
-            values = clean_columns(file.format, values)
-        yield {**batch, **values}
+            constant = clean_columns(file.format, constant)
+        whole = {**batch, **constant}
+        yield whole | {name: cell.codes(whole) for name, cell in made.items()}
 
 
 def _batches_of(file: InputFile, selection: Selection) -> Iterator[Batch]:

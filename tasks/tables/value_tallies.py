@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import TypeVar
 
 import numpy as np
@@ -34,21 +35,18 @@ class FilesRead:
 
     files: dict[str, FileRead] = field(default_factory=dict)
 
-    def add(self, files: Iterable[InputFile]) -> None:
-        """Add files, whose rows may not be known."""
-        for file in files:
-            self._add(file.path, FileRead(file.name))
+    def add(
+        self,
+        files: Iterable[InputFile],
+        n_rows: Iterable[int | None] = repeat(None),
+        hashes: Iterable[int] = repeat(0),
+    ) -> None:
+        """Add files, with their rows and the sums of their hashes where these are known.
 
-    def add_rows(self, files: Sequence[InputFile], n_rows: np.ndarray) -> None:
-        """Add the rows of files."""
-        for file, n in zip(files, n_rows, strict=True):
-            self._add(file.path, FileRead(file.name, int(n)))
-
-    def add_records(self, sums: RecordSums) -> None:
-        """Add the records of files; a table that is read more than once has copies only among files
-        that are alike each time."""
-        for file, n, total in zip(sums.files, sums.n_rows, sums.hashes, strict=True):
-            self._add(file.path, FileRead(file.name, int(n), int(total)))
+        A table that is read more than once has copies only among files that are alike each time.
+        """
+        for file, n, total in zip(files, n_rows, hashes, strict=False):
+            self._add(file.path, FileRead(file.name, None if n is None else int(n), int(total)))
 
     def add_shares(self, shares: Sequence[FilesRead]) -> None:
         """Add files of which each of some readers has read a share of the rows."""

@@ -283,7 +283,7 @@ class CensusReader(GroupsReader):
             if rows.any():
                 person_evidence(columns, self.codes, evidence, file=file)
                 yield coded_persons(columns, block[rows], self.codes, household)
-        evidence.files.add_records(sums)
+        evidence.files.add(files, sums.n_rows, sums.hashes)
 
     def recognised(self) -> list[RecordColumn]:
         """The raw columns of persons and units, by block."""

@@ -73,7 +73,7 @@ from ..spine.files import (
     spine_of,
 )
 from ..workload.budget import Budget
-from ..workload.costs import check_budget, cost_of, universe_plan
+from ..workload.costs import cost_of, universe_plan
 from ..workload.exact_loss import exact_curve, exact_epsilon, paths_of
 from ..workload.privacy_curve import curves_of_run
 from ..workload.statement import exact_of, statement_of
@@ -355,7 +355,6 @@ def plan_of_run(run: RunDirectory, settings: TopdownSettings) -> Plan:
     universes = []
     for universe in settings.run.universes:
         budget, spine = settings.budget_of(universe), spine_of(run, universe)
-        check_budget(budget)
         check_shares_of_spine(spine, universe)
         check_cuts_of_spine(spine, shards_of(run, universe), universe)
         refuse_larger_epsilon(settings, universe, spine)

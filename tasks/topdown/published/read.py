@@ -315,7 +315,7 @@ def read_public_geography(settings: TopdownSettings) -> pd.DataFrame:
     files = input_files("geography", settings.input.paths()["geography"])
     evidence = ValueTally()
     with refuse_unreadable():
-        frame = load_geography(files, evidence).frame
+        frame, _ = load_geography(files, evidence)
     rules = applicable_rules(evidence.suites)
     if findings := evidence.findings(rules, {"geography": files}):
         raise refusal(findings, with_counts=True)

@@ -8,7 +8,7 @@ percent; it is a quantile of the exact distribution (`tasks.noise.quantiles`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from fractions import Fraction
 
 from ...census.influence import Norms
@@ -21,14 +21,10 @@ from ...ledger.accounting import (
     TWO_RECORDS,
     ZCDP,
     Guarantee,
-    check_delta,
-    check_fraction,
 )
 from ...ledger.plan import REPORT_DELTA, Measure, UniversePlan
-from ...noise.distributions import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from ...noise.quantiles import distribution_of, is_too_wide
 from ...products.budget import Cost, ExactEpsilons
-from ...runs.errors import InputRefused
 from ..settings import TopdownSettings
 from .budget import Budget
 from .exact_loss import exact_curve, exact_parts, partial_changes, share_of
@@ -128,49 +124,6 @@ def universe_plan(budget: Budget, measures: tuple[Measure, ...] = ()) -> Univers
         measures,
         reported_delta(budget),
     )
-
-
-def check_budget(budget: Budget) -> None:
-    """Refuse a budget that cannot be spent.
-
-    Raises InputRefused, with the sum found, if shares do not add to exactly 1 over the geolevels
-    or over a geolevel's queries; for a negative share; a total that is not a positive fraction; a
-    delta outside (0, 1) under zCDP; a float where a fraction is due; an unknown mechanism; or
-    geolevels that have shares but no queries, or the reverse.
-    """
-    where = f"[budget.{budget.universe}]"
-    if budget.mechanism not in (DISCRETE_GAUSSIAN, DISCRETE_LAPLACE):
-        raise InputRefused(
-            f"{where} mechanism {budget.mechanism!r} is unknown; "
-            f"use {DISCRETE_GAUSSIAN!r} or {DISCRETE_LAPLACE!r}"
-        )
-    if not budget.infinite:
-        parameter = "epsilon" if budget.is_pure else "rho"
-        check_fraction(budget.total, f"{where} {parameter}")
-        if budget.total <= 0:
-            raise InputRefused(f"{where} {parameter} is {budget.total}; give a positive fraction")
-        if not budget.is_pure:
-            check_delta(budget.delta, where)
-    _check_shares(budget.geolevel_shares, f"{where} the shares of the geolevels")
-    differing = set(budget.geolevel_shares) ^ set(budget.query_shares)
-    if differing:
-        raise InputRefused(
-            f"{where} geolevel {min(differing)!r} needs both a share and query shares"
-        )
-    for geolevel, shares in budget.query_shares.items():
-        if not shares and not budget.geolevel_shares[geolevel]:
-            continue
-        _check_shares(shares, f"{where} the query shares of geolevel {geolevel}")
-
-
-def _check_shares(shares: Mapping[str, Fraction], what: str) -> None:
-    for name, share in shares.items():
-        check_fraction(share, f"{what}: that of {name!r}")
-        if share < 0:
-            raise InputRefused(f"{what}: that of {name!r} is {share}; shares are not negative")
-    total = sum(shares.values(), Fraction(0))
-    if total != 1:
-        raise InputRefused(f"{what} add to {total}; change them so that they add to exactly 1")
 
 
 def refuse_wide_noise(budget: Budget) -> None:

@@ -170,8 +170,7 @@ def declared_statements(settings: TopdownSettings) -> tuple[tuple[str, ExactFact
             one = universe.accompanied
             said.append((one.name, _accompanied_records(settings, name, one)))
         for zero in settings.zeros_of(name):
-            levels = levels_in_words(settings, name, zero.where)
-            said.append((zero.name, f"there are no {name} with {levels}"))
+            said.append((zero.name, f"there are no {name}{_among(settings, name, zero.where)}"))
         facts += [("", ExactFact(f"{name}: {one}", meaning)) for one, meaning in said]
     columns = "with all columns that the table has, such as codes, names and points"
     meaning = f"which areas there are in {census.geography.table}, {columns}, is used as it is"
@@ -201,7 +200,7 @@ def _bound(settings: TopdownSettings, name: str, bound: Bound) -> str:
         for words, factor in (("at least", bound.at_least), ("at most", bound.at_most))
         if factor is not None
     ]
-    among = f" with {levels_in_words(settings, name, bound.where)}" if bound.where else ""
+    among = _among(settings, name, bound.where)
     public = "whose number is public"
     if bound.by is not None:
         public = f"whose numbers by {bound.by} are public"
@@ -227,16 +226,14 @@ def _relation(settings: TopdownSettings, name: str, relation: RelationDeclaratio
 def _term(settings: TopdownSettings, name: str, term: Term) -> str:
     whose = term.universe or name
     shown = "released " * (term.universe is not None) + whose
-    if term.where:
-        shown += f" with {levels_in_words(settings, whose, term.where)}"
+    shown += _among(settings, whose, term.where)
     return shown if term.times == 1 else f"{term.times} times the {shown}"
 
 
 def _constrained_answers(settings: TopdownSettings, name: str, held: Held) -> str:
     """The answers constrained by an earlier release or another universe, and the cost of it."""
-    among = f" with {levels_in_words(settings, name, held.where)}" if held.where else ""
-    beside = held.universe if held.release is None else None
-    theirs = f" with {levels_in_words(settings, beside, held.of)}" if held.of else ""
+    among = _among(settings, name, held.where)
+    theirs = _among(settings, held.universe if held.release is None else None, held.of)
     if held.release is None:
         return (
             f"{held.query} of {name}{among} in every geounit is that of the released "
@@ -251,10 +248,8 @@ def _constrained_answers(settings: TopdownSettings, name: str, held: Held) -> st
 
 def _agreement(settings: TopdownSettings, name: str, one: AgreeDeclaration) -> str:
     """People who agree with released dwellings, or dwellings with people, and the cost of it."""
-    own = f"{name} with {levels_in_words(settings, name, one.where)}"
-    others = f"released {one.universe}"
-    if one.of:
-        others += f" with {levels_in_words(settings, one.universe, one.of)}"
+    own = f"{name}{_among(settings, name, one.where)}"
+    others = f"released {one.universe}{_among(settings, one.universe, one.of)}"
     if one.kind == HOUSEHOLDERS:
         by = "" if one.query == TOTAL else f" by {one.query}"
         fact = f"{own} are{by} as many as {others}"
@@ -274,21 +269,23 @@ def _agreement(settings: TopdownSettings, name: str, one: AgreeDeclaration) -> s
 
 def _accompanied_records(settings: TopdownSettings, name: str, one: AgreeDeclaration) -> str:
     """Records that are nowhere without others, and the cost of it."""
-    own, others = (levels_in_words(settings, name, where) for where in (one.where, one.of))
+    own, others = (_among(settings, name, where) for where in (one.where, one.of))
     return (
-        f"in every area, {name} with {own} are at most {one.most:,} for each with {others}, and so "
+        f"in every area, {name}{own} are at most {one.most:,} for each{others}, and so "
         "none without one; this is made so after the noise, from what is released alone, and costs "
         "nothing further"
     )
 
 
-def levels_in_words(settings: TopdownSettings, universe: str | None, where: Where) -> str:
-    """The levels of attributes, by their labels where a universe of this census has them."""
+def _among(settings: TopdownSettings, universe: str | None, where: Where) -> str:
+    """The condition on records as an addition to their name, with labels of levels where a universe
+    of this census has them; empty for all records."""
     labels = {
         attribute: [_label(settings, universe, attribute, one) for one in levels]
         for attribute, levels in where.items()
     }
-    return " and ".join(f"{name} {_join_alternatives(found)}" for name, found in labels.items())
+    words = " and ".join(f"{name} {_join_alternatives(found)}" for name, found in labels.items())
+    return f" with {words}" if words else ""
 
 
 def _label(

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -23,7 +22,7 @@ from spineflow.tasks.ledger.accounting import (
 )
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.workload.budget import Budget
-from spineflow.tasks.topdown.workload.costs import check_budget, cost_of_budget
+from spineflow.tasks.topdown.workload.costs import cost_of_budget
 from spineflow.tasks.topdown.workload.exact_loss import (
     change_of_attribute,
     change_of_block,
@@ -236,53 +235,6 @@ def test_report_holds_what_is_needed_to_recompute_it():
     for query in queries:
         spent = Fraction(query["share"]) * PRODUCTION_PERSONS
         assert Fraction(query["sigma_squared"]) * spent == 1
-
-
-def test_sound_budgets_pass():
-    check_budget(PERSONS_BUDGET)
-    check_budget(UNITS_BUDGET)
-    check_budget(replace(UNITS_BUDGET, infinite=True, total=Fraction(0), delta=None))
-    check_budget(replace(UNITS_BUDGET, mechanism="discrete_laplace", delta=None))
-
-
-def with_query_shares(**query_shares) -> dict:
-    return {"query_shares": {**UNITS_BUDGET.query_shares, **query_shares}}
-
-
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        ({"mechanism": "gaussian"}, "mechanism 'gaussian' is unknown; use 'discrete_gaussian'"),
-        ({"total": Fraction(0)}, "rho is 0; give a positive fraction"),
-        ({"total": Fraction(-1, 2)}, "rho is -1/2"),
-        ({"total": 2.5}, "rho is the float 2.5; give an exact fraction"),
-        ({"delta": None}, "delta is missing"),
-        ({"delta": Fraction(1)}, "delta is 1; give a fraction between 0 and 1"),
-        ({"delta": 1e-10}, "delta is the float"),
-        (
-            {"geolevel_shares": {**UNITS_BUDGET.geolevel_shares, "US": Fraction(2, 205)}},
-            "shares of the geolevels add to 206/205; change them",
-        ),
-        (
-            {"geolevel_shares": {**UNITS_BUDGET.geolevel_shares, "Prim": Fraction(0)}},
-            "geolevel 'Prim' needs both a share and query shares",
-        ),
-        (
-            with_query_shares(Tract={"detailed": Fraction(9, 10)}),
-            "query shares of geolevel Tract add to 9/10",
-        ),
-        (
-            with_query_shares(Tract={"detailed": Fraction(3, 2), "total": Fraction(-1, 2)}),
-            "Tract: that of 'total' is -1/2; shares are not negative",
-        ),
-        (with_query_shares(Tract={"detailed": 1.0}), "'detailed' is the float 1.0"),
-    ],
-)
-def test_unsound_budgets_are_refused_with_the_remedy(change, sentence):
-    with pytest.raises(InputRefused) as refused:
-        check_budget(replace(UNITS_BUDGET, **change))
-    assert sentence in str(refused.value)
-    assert str(refused.value).startswith("[budget.units]")
 
 
 @pytest.mark.parametrize("delta", ["1e-300", "1e-12", "1e-8", "1/3"])

@@ -48,7 +48,7 @@ def copies(folder: Path, *tables: list, forms: tuple[str, ...], folders=((), ())
     sums, read = RecordSums(files), FilesRead()
     for number, batch in read_partitions(files, Selection(COLUMNS)):
         sums.add(number, batch, coded(batch, CODES, LAYOUT), KEYS)
-    read.add_records(sums)
+    read.add(files, sums.n_rows, sums.hashes)
     assert [file.n_rows for file in read.listed] == [len(rows) for rows in tables]
     return [finding.file for finding in read.copies(files)]
 
