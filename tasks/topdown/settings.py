@@ -20,12 +20,12 @@ from ..runs.stores import is_url
 from .workload.exact_loss import exact_rho, rho_under_guarantee
 from .workload.sections import (
     MEASURED_TABLES,
+    OTHER,
     STATE_TOTALS_TABLE,
     BudgetSettings,
     TopdownSections,
     refuse_tables,
 )
-from .workload.settings_trees import OTHER
 
 
 class TopdownSettings(TopdownSections):

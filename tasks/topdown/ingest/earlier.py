@@ -13,7 +13,6 @@ anything is measured: structural zeros, bounds and invariants on sums of held ro
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -220,21 +219,6 @@ def _answers(
     return sparse.csr_array(counts @ matrix)
 
 
-@dataclass(frozen=True, eq=False)
-class _Sums:
-    """Sums of cells that a declaration keeps between `lower` and `upper` (n_units, n_sums): the sum
-    of each cell, `row` (n_cells,), -1 for none; in units of areas: `unit` (n_areas,) of each area,
-    and their names in messages.
-    """
-
-    what: str
-    row: np.ndarray
-    unit: np.ndarray
-    places: Sequence[str]
-    lower: np.ndarray
-    upper: np.ndarray
-
-
 def _refuse_contradictions(
     settings: TopdownSettings, universe: Universe, result: CensusInput, found: HeldAnswers
 ) -> None:
@@ -243,23 +227,58 @@ def _refuse_contradictions(
     Contradictions that depend on noise are left to the estimation.
     """
     name, schema = universe.name, settings.schema_of(universe.name)
-    for declared in _declared_sums(settings, universe, schema, result, found):
-        for answer in np.unique(declared.row[declared.row >= 0]).tolist():
-            for held in universe.held_to_releases:
-                rows = _held_rows(held, schema, declared.row == answer)
+    held_to_releases = universe.held_to_releases
+    areas = [f"area {path}" for path in result.areas.frame["block_geocode"]]
+    each = np.arange(len(areas))
+
+    def hold_between(
+        lower: np.ndarray,
+        upper: np.ndarray,
+        what: str,
+        row: np.ndarray,
+        unit: np.ndarray = each,
+        places: Sequence[str] = areas,
+    ) -> None:
+        """Compare sums of cells, whose number is `row` (n_cells,), -1 for none, with what a
+        declaration allows (n_units, n_sums), in units of areas: `unit` (n_areas,) of each."""
+        for answer in np.unique(row[row >= 0]).tolist():
+            for held in held_to_releases:
+                rows = _held_rows(held, schema, row == answer)
                 if rows is None:
                     continue
                 of_area = np.asarray(found[name, held.name][:, rows].sum(axis=1)).ravel()
-                sums = np.zeros(len(declared.places), dtype=np.int64)
-                np.add.at(sums, declared.unit, of_area)
-                broken = sums < declared.lower[:, answer]
-                broken |= sums > declared.upper[:, answer]
+                sums = np.zeros(len(places), dtype=np.int64)
+                np.add.at(sums, unit, of_area)
+                broken = (sums < lower[:, answer]) | (sums > upper[:, answer])
                 if broken.any():
-                    place = declared.places[int(broken.argmax())]
                     raise InputRefused(
                         f"The answers of {name} that are held as {held.name!r} contradict "
-                        f"{declared.what} in {place}; take one of them out."
+                        f"{what} in {places[int(broken.argmax())]}; take one of them out."
                     )
+
+    forbidden = structural_zeros(settings, name)
+    for held in held_to_releases:
+        row = _row_of_cell(held, schema)
+        is_impossible = (row >= 0) & ~np.isin(row, row[~forbidden])
+        nothing = np.zeros((len(areas), 1), dtype=np.int64)
+        hold_between(nothing, nothing, "the structural zeros", np.where(is_impossible, 0, -1))
+        if len(held_to_releases) > 1:
+            answers = found[name, held.name].toarray()
+            hold_between(answers, answers, f"those held as {held.name!r}", row)
+    for number, bound in enumerate(universe.bounds):
+        records = result.multiples[name, number]
+        upper = np.full_like(records, NO_BOUND)
+        if bound.at_most is not None:
+            upper = bound.at_most * records
+        lower = (bound.at_least or 0) * records
+        hold_between(lower, upper, f"the bound {bound.name}", _row_of_cell(bound, schema))
+    for invariant in universe.invariants:
+        row = marginal_query(schema, invariant.query).row_of_cell
+        units = result.areas.units[invariant.geolevel]
+        places = [f"{invariant.geolevel} {path}" for path in units.path]
+        exact = np.array([result.totals[name][invariant.name][path] for path in units.path])
+        what = f"the invariant {invariant.name}"
+        hold_between(exact, exact, what, row, units.number, places)
 
 
 def _held_rows(held: Held, schema: Schema, cells: np.ndarray) -> np.ndarray | None:
@@ -274,41 +293,3 @@ def _row_of_cell(one: Held | Bound, schema: Schema) -> np.ndarray:
     """(n_cells,) the answer of a query that counts each cell, -1 for none."""
     row = marginal_query(schema, one.query).row_of_cell
     return np.where(schema.cells_where(one.where), row, -1)
-
-
-def _declared_sums(
-    settings: TopdownSettings,
-    universe: Universe,
-    schema: Schema,
-    result: CensusInput,
-    found: HeldAnswers,
-) -> Iterator[_Sums]:
-    """The sums that structural zeros, bounds, invariants and, if several, held answers fix."""
-    name = universe.name
-    areas = [f"area {path}" for path in result.areas.frame["block_geocode"]]
-    each = np.arange(len(areas))
-    forbidden = structural_zeros(settings, name)
-    for held in universe.held_to_releases:
-        row = _row_of_cell(held, schema)
-        is_impossible = (row >= 0) & ~np.isin(row, row[~forbidden])
-        nothing = np.zeros((len(areas), 1), dtype=np.int64)
-        yield _Sums(
-            "the structural zeros", np.where(is_impossible, 0, -1), each, areas, nothing, nothing
-        )
-        if len(universe.held_to_releases) > 1:
-            answers = found[name, held.name].toarray()
-            yield _Sums(f"those held as {held.name!r}", row, each, areas, answers, answers)
-    for number, bound in enumerate(universe.bounds):
-        records = result.multiples[name, number]
-        lower = (bound.at_least or 0) * records
-        upper = np.full_like(records, NO_BOUND)
-        if bound.at_most is not None:
-            upper = bound.at_most * records
-        row = _row_of_cell(bound, schema)
-        yield _Sums(f"the bound {bound.name}", row, each, areas, lower, upper)
-    for invariant in universe.invariants:
-        row = marginal_query(schema, invariant.query).row_of_cell
-        units = result.areas.units[invariant.geolevel]
-        places = [f"{invariant.geolevel} {path}" for path in units.path]
-        exact = np.array([result.totals[name][invariant.name][path] for path in units.path])
-        yield _Sums(f"the invariant {invariant.name}", row, units.number, places, exact, exact)

@@ -35,12 +35,12 @@ from ...runs.settings import (
     ReleaseSettings,
     RunnerSettings,
     Section,
+    table_of,
 )
 from ...runs.stores import is_url
 from ...tables.formats import TextFormat
 from ...tables.sources import input_files
 from .budget import Budget
-from .settings_trees import with_defaults, with_one_spelling
 
 
 class CensusTables(InputSettings):
@@ -110,6 +110,9 @@ def refuse_tables(
 
 Universe = FileName
 """Name of a universe that the census declares."""
+
+OTHER = "other"
+"""Key in `queries` for the geolevels that it does not name."""
 
 DHC = "dhc"
 """The kind of spine of the demographic and housing characteristics product."""
@@ -321,6 +324,63 @@ MEASURED_TABLES = ("measurements", "geography")
 STATE_TOTALS_TABLE = "state_totals"
 
 
+def with_defaults(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """A settings file's tree completed with the defaults of the census.
+
+    The universes are those with a budget, in the order of their declaration. Where a file declares
+    its census, the spine is the conventional one unless the section geography names another, and
+    where that has geolevels, budgets have them in this order, with equal shares if they give none,
+    and geolevels whose queries are not given use the queries of `other`.
+    """
+    found = dict(tree)
+    budgets = found.get("budget")
+    if not isinstance(budgets, Mapping):
+        return found
+    census = found.get("census", "cef_2020")
+    geolevels: list[str] = []
+    if isinstance(census, Mapping):
+        geography = found.get("geography", {})
+        if isinstance(geography, Mapping):
+            found["geography"] = {"spine": "conventional", **geography}
+        declared = [name for name in table_of(census, "universes") if name in budgets]
+        listed = table_of(census, "geography").get("geolevels", [])
+        if isinstance(listed, list | tuple):
+            geolevels = [name for name in listed if isinstance(name, str)]
+    else:
+        declared = _preset_universes(census, budgets)
+    run = found.get("run", {})
+    if declared and isinstance(run, Mapping) and "universes" not in run:
+        found["run"] = {**run, "universes": declared}
+    if geolevels:
+        found["budget"] = {
+            name: _budget(budget, geolevels) if isinstance(budget, Mapping) else budget
+            for name, budget in budgets.items()
+        }
+    return found
+
+
+def _preset_universes(census: Any, budgets: Mapping[str, Any]) -> list[str]:
+    """Universes of a preset's census that have a budget; all budgets if there is no such census."""
+    try:
+        return [name for name in preset_census(census).universes if name in budgets]
+    except (ValueError, TypeError):
+        return list(budgets)
+
+
+def _budget(budget: Mapping[str, Any], geolevels: Sequence[str]) -> dict[str, Any]:
+    shares, queries = budget.get("geolevels"), budget.get("queries")
+    found = dict(budget)
+    if shares is None:
+        shares = {name: str(Fraction(1, len(geolevels))) for name in geolevels}
+    if isinstance(shares, Mapping):
+        unknown = [name for name in shares if name not in geolevels]
+        found["geolevels"] = {n: shares[n] for n in (*unknown, *geolevels) if n in shares}
+        if isinstance(queries, Mapping) and OTHER in queries:
+            asked = {name: queries.get(name, queries[OTHER]) for name in found["geolevels"]}
+            found["queries"] = asked
+    return found
+
+
 class TopdownSections(ProductSettings):
     """The settings of a topdown run, and the quantities derived for every universe."""
 
@@ -341,7 +401,7 @@ class TopdownSections(ProductSettings):
     @classmethod
     def _with_defaults(cls, tree: Any) -> Any:
         """Defaults of the census for geolevels, universes and queries missing in the file."""
-        return with_defaults(with_one_spelling(tree)) if isinstance(tree, dict) else tree
+        return with_defaults(tree) if isinstance(tree, dict) else tree
 
     @model_validator(mode="after")
     def _census_compiles(self) -> Self:
