@@ -250,22 +250,24 @@ def load_areas(
     own_files = shaped(files, tuple(column_of.values()), (), evidence)
     read = read_whole(own_files, Selection(required, with_others=True))
     evidence.files.add(own_files, read.n_rows)
-    texts = {name: column.texts() for name, column in read.columns.items()}
-    texts = texts | {name: texts[column] for name, column in column_of.items() if column in texts}
-    columns = tuple(name for name in below if name in texts)
+    texts = {name: pd.array(own.texts(), dtype="str") for name, own in read.columns.items()}
+    frame = pd.DataFrame(
+        texts | {name: texts[column] for name, column in column_of.items() if column in texts}
+    )
+    columns = tuple(name for name in below if name in frame)
     skipped = frozenset(declared.skipped or ())
     for at, name in enumerate(columns):
-        is_blank = np.array([value is None for value in texts[name]], dtype=bool)
-        stand_in: np.ndarray | str = ""
+        is_blank = frame[name].isna()
         if at and name in skipped:
-            is_taken = _is_taken([texts[above] for above in columns[:at]], texts[name], is_blank)
-            evidence.add_mask(table, f"taken_{name}", is_taken)
-            stand_in = texts[columns[at - 1]]
+            # Another within the same geounit above has the code that would replace the blank.
+            above = [frame[one] for one in columns[:at]]
+            is_taken = (frame[name] == above[-1]).groupby(above, sort=False).transform("any")
+            evidence.add_mask(table, f"taken_{name}", (is_blank & is_taken).to_numpy())
+            frame[name] = frame[name].fillna(above[-1])
         else:
-            evidence.add_mask(table, f"blank_{name}", is_blank)
-        texts[name] = np.where(is_blank, stand_in, texts[name])
-    texts.pop(GEOCODE, None)
-    frame = pd.DataFrame({name: pd.array(values, dtype="str") for name, values in texts.items()})
+            evidence.add_mask(table, f"blank_{name}", is_blank.to_numpy())
+            frame[name] = frame[name].fillna("")
+    frame = frame.drop(columns=GEOCODE, errors="ignore")
     path = area_paths(frame, (declared.geolevels[0], *columns))
     order = np.argsort(path.astype(str), kind="stable")
     repeated = pd.Series(path).duplicated(keep=False).to_numpy()
@@ -274,16 +276,6 @@ def load_areas(
     frame.insert(0, GEOCODE, pd.array(path[order], dtype="str"))
     refuse_unfit_descriptions(frame, declared, files[0])
     return Areas(frame, columns, declared_units(frame, declared.geolevels), skipped)
-
-
-def _is_taken(above: Sequence[np.ndarray], codes: np.ndarray, is_blank: np.ndarray) -> np.ndarray:
-    """Mask of the rows without a geounit of a geolevel where another within the same geounit above
-    has the code that would replace it. `above` are the codes of the geolevels above.
-    """
-    paths = list(zip(*above, strict=True))
-    taken = {path for path, code in zip(paths, codes, strict=True) if code == path[-1]}
-    blank = is_blank.tolist()
-    return np.array([b and path in taken for path, b in zip(paths, blank, strict=True)], dtype=bool)
 
 
 def shaped(

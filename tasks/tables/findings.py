@@ -184,7 +184,9 @@ def _rules_page(check: InputCheck[object], with_counts: bool, stamp: str | None)
             content.append(Details(words, (Table(headers, evaluated, "outcome"),)))
         sections.append(Section(f"Rules on {_words(suite)}", tuple(content)))
     if check.files:
-        files = _files_table(check.files, with_counts)
+        rows_of = [(own.name, NONE if own.n_rows is None else own.n_rows) for own in check.files]
+        shown = 1 + with_counts
+        files = Table(("file", "rows")[:shown], tuple(row[:shown] for row in rows_of))
         sections.append(Section("Files that were read", (files,)))
     about = (
         "The rules on the input; Great Expectations evaluates those on allowed values, ranges and "
@@ -197,14 +199,6 @@ def _rules_page(check: InputCheck[object], with_counts: bool, stamp: str | None)
         words = f"{len(failed)} of {len(check.outcomes)} rules {'is' if is_one else 'are'} not met."
     verdict = FrontPage(words, not failed, "", (), ())
     return Document("Data docs: the input", (about,), tuple(sections), stamp, verdict)
-
-
-def _files_table(files: Sequence[FileRead], with_counts: bool) -> Table:
-    """The names of files, and their rows with counts."""
-    if not with_counts:
-        return Table(("file",), tuple((file.name,) for file in files))
-    rows = tuple((file.name, NONE if file.n_rows is None else file.n_rows) for file in files)
-    return Table(("file", "rows"), rows)
 
 
 def _rule_in_words(rule: Outcome) -> str:

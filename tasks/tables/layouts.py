@@ -22,7 +22,8 @@ Texts of delimited tables.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -58,10 +59,10 @@ class TableLayout:
     fields: tuple[Field, ...]
     line_length: int | None = None
     column_names: str = "CEF"
-    _by_name: Mapping[str, Field] = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_by_name", {entry.name: entry for entry in self.fields})
+    @cached_property
+    def _by_name(self) -> Mapping[str, Field]:
+        return {entry.name: entry for entry in self.fields}
 
     @property
     def names(self) -> tuple[str, ...]:

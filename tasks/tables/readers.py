@@ -11,7 +11,7 @@ A file that cannot be read raises `UnreadableInput`, whose message has no byte o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import BufferedReader, BytesIO
 from unicodedata import normalize
@@ -218,7 +218,8 @@ def _stored_columns(file: InputFile, schema: pa.Schema, selection: Selection) ->
     readable = {
         name
         for name, kind in zip(names, schema.types, strict=True)
-        if _is_supported(kind) or (name in selection.required and _becomes_text(kind))
+        if _is_one_of(kind, _SUPPORTED)
+        or (name in selection.required and _is_one_of(kind, _MADE_TEXT))
     }
     columns = [name for name in selection.choose(file, names) if name in readable]
     for name in selection.required:
@@ -266,37 +267,12 @@ def _to_texts(file: InputFile, name: str, column: pa.Array) -> pa.Array:
         return column.cast(pa.decimal128(38, kind.scale))
     if pa.types.is_boolean(kind):
         return pc.if_else(column, "True", "False")
-    if _is_binary(kind):
+    if _is_one_of(kind, _BINARY):
         try:
             return column.cast(pa.binary()).cast(pa.string())
         except pa.ArrowInvalid:
             raise _not_utf8(file, name) from None
     return column
-
-
-def _value_type(kind: pa.DataType) -> pa.DataType:
-    """The type of a column's values, or of its dictionary's values."""
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
-def _becomes_text(kind: pa.DataType) -> bool:
-    """Whether `_to_texts` converts a required column of this type to text."""
-    kind = _value_type(kind)
-    return (
-        pa.types.is_date(kind)
-        or pa.types.is_timestamp(kind)
-        or pa.types.is_boolean(kind)
-        or _is_binary(kind)
-    )
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    return (
-        pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_fixed_size_binary(kind)
-        or pa.types.is_binary_view(kind)
-    )
 
 
 def _to_integers(file: InputFile, name: str, column: pa.Array) -> pa.Array:
@@ -323,18 +299,25 @@ def _not_utf8(file: InputFile, name: str) -> UnreadableInput:
     return file.unreadable(rule, "write the file again with UTF-8 texts", column=name)
 
 
-def _is_supported(kind: pa.DataType) -> bool:
-    kind = _value_type(kind)
-    return (
-        pa.types.is_integer(kind)
-        or pa.types.is_floating(kind)
-        or pa.types.is_decimal(kind)
-        or pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_string_view(kind)
-        or pa.types.is_date32(kind)
-        or pa.types.is_null(kind)
-    )
+_BINARY = (
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_fixed_size_binary,
+    pa.types.is_binary_view,
+)
+_MADE_TEXT = (pa.types.is_date, pa.types.is_timestamp, pa.types.is_boolean, *_BINARY)
+"""Types of requested columns that become text."""
+_SUPPORTED = (
+    *(pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal),
+    *(pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+    *(pa.types.is_date32, pa.types.is_null),
+)
+
+
+def _is_one_of(kind: pa.DataType, types: Iterable[Callable[[pa.DataType], bool]]) -> bool:
+    """Whether a column's values, or those of its dictionary, are of one of some types."""
+    values = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return any(is_it(values) for is_it in types)
 
 
 def _read_text(file: InputFile, stream: ByteStream, selection: Selection) -> Iterator[Batch]:

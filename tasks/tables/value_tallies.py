@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field
-from itertools import repeat
+from itertools import pairwise, repeat, starmap
 from typing import TypeVar
 
 import numpy as np
@@ -169,17 +169,13 @@ class ValueTally:
 
     def add_masks(self, suite: str, column: str, mask: np.ndarray, rows: np.ndarray) -> None:
         """Add a yes/no column of files one after the other, `rows` (n_files,) of each."""
-        end = 0
-        for file, n_rows in enumerate(rows):
-            start, end = end, end + n_rows
-            self.add_mask(suite, column, mask[start:end], file=file)
+        for file, own in enumerate(_slices(rows)):
+            self.add_mask(suite, column, mask[own], file=file)
 
     def add_column(self, suite: str, name: str, column: CodedColumn, rows: np.ndarray) -> None:
         """Add a column of files one after the other, `rows` (n_files,) of each."""
-        end = 0
-        for file, n_rows in enumerate(rows.tolist()):
-            start, end = end, end + n_rows
-            self.add(suite, name, column.at(slice(start, end)).counts(), file=file)
+        for file, own in enumerate(_slices(rows)):
+            self.add(suite, name, column.at(own).counts(), file=file)
 
     def add_shares(self, shares: Sequence[ValueTally]) -> None:
         """Add the evidence of readers of shares of an input, in the order of its rows."""
@@ -272,3 +268,8 @@ class ValueTally:
         findings = self.findings(rules, files, judged)
         accepted = None if findings else result
         return InputCheck((*read, *judged), findings, accepted, self.files.listed)
+
+
+def _slices(sizes: np.ndarray) -> Iterator[slice]:
+    """Slices of so many rows (n,) each, one after the other."""
+    return starmap(slice, pairwise([0, *np.cumsum(sizes).tolist()]))
