@@ -203,9 +203,8 @@ class _Guess(NamedTuple):
 
 
 class _Multipliers(NamedTuple):
-    """Multipliers of the shared rows (n_shared,), of own pins (c, n_pins) and of bounds (c, T)."""
+    """Multipliers of own pins (c, n_pins) and of bounds (c, T)."""
 
-    shared: np.ndarray
     pins: np.ndarray
     bounds: np.ndarray
 
@@ -405,7 +404,7 @@ def _iterate(
     guess = _first_guess(constraints, x)
     y, pin_y, bound_y = np.zeros(n_shared), np.zeros((c, n_pins)), np.zeros((c, n_types))
     # Written by these names: numba 0.68 loses writes through a record made in the same function.
-    multipliers = _Multipliers(y, pin_y, bound_y)
+    multipliers = _Multipliers(pin_y, bound_y)
     # Free cells, own rows, system and gradient of each child, out of date where it is stale.
     is_stale = np.ones(c, dtype=np.bool_)
     cells, n_free = np.empty((c, k), dtype=np.int64), np.zeros(c, dtype=np.int64)

@@ -21,6 +21,7 @@ from .active_set import add_to_rows
 from .dual_kernels import project_to_sum
 from .quadratic import (
     Constraints,
+    InverseCovariance,
     Quadratic,
     add_product,
     blocks_inverse,
@@ -139,30 +140,19 @@ def first_point(quadratic: Quadratic, constraints: Constraints) -> tuple[np.ndar
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _mean_covariance(quadratic: Quadratic) -> tuple[np.ndarray, np.ndarray]:
-    """The children's mean matrix, less their scales, as W and G of `InverseCovariance`."""
+def _mean_covariance(quadratic: Quadratic) -> InverseCovariance:
+    """The children's mean matrix, less their scales, as that of a single child."""
     total, covariance = quadratic.scale.sum(), quadratic.covariance
-    return covariance.within.sum(axis=0) / total, covariance.across.sum(axis=0) / total
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _linear_terms_by_covariance(
-    quadratic: Quadratic, within: np.ndarray, across: np.ndarray
-) -> np.ndarray:
-    """Terms (c, k) by which the mean matrix has every child's own gradient at its centre."""
-    covariance = quadratic.covariance
-    linear = np.empty_like(covariance.centre)
-    for i in range(linear.shape[0]):
-        linear[i] = covariance.pull[i] / quadratic.scale[i]
-        add_product(
-            within,
-            across,
-            covariance.class_of_cell,
-            covariance.level_of_cell,
-            covariance.centre[i],
-            linear[i],
-        )
-    return linear
+    n = covariance.within.shape[1]
+    return InverseCovariance(
+        (covariance.within.sum(axis=0) / total).reshape((1, n, n)),
+        (covariance.across.sum(axis=0) / total).reshape((1, n, n)),
+        covariance.class_of_cell,
+        covariance.level_of_cell,
+        covariance.centre,
+        covariance.pull,
+        covariance.rest,
+    )
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -279,16 +269,14 @@ def approach(
     inverse_scale = 1.0 / quadratic.scale
     rows = quadratic.coarse_rows
     if quadratic.covariance.within.shape[0] > 0:
-        within, across = _mean_covariance(quadratic)
+        mean_child = _mean_covariance(quadratic)
         diagonal, is_thin = penalty, False
-        inverse = blocks_inverse(
-            within,
-            across,
-            quadratic.covariance.class_of_cell,
-            quadratic.covariance.level_of_cell,
-            penalty,
-        )
-        linear = _linear_terms_by_covariance(quadratic, within, across)
+        inverse = blocks_inverse(mean_child, 0, np.arange(k), penalty)
+        # The terms by which the mean matrix has every child's own gradient at its centre.
+        linear = np.empty((c, k))
+        for i in range(c):
+            linear[i] = quadratic.covariance.pull[i] / quadratic.scale[i]
+            add_product(mean_child, 0, quadratic.covariance.centre[i], linear[i])
     else:
         mean, coarse = _mean_matrix(quadratic)
         diagonal = mean + penalty

@@ -14,6 +14,8 @@ from .quadratic import BLOCK_ENTRIES
 
 TOGETHER = 64
 """Most rows of blocks that are inverted together."""
+FORCING, SYSTEM_ITERATIONS = 1e-1, 1000
+"""Largest remainder of a linear system, relative to its right-hand side, and most iterations."""
 
 
 class Rows(NamedTuple):
@@ -34,6 +36,21 @@ class Rows(NamedTuple):
     bounded: np.ndarray
     lower: np.ndarray
     upper: np.ndarray
+
+
+class Round(NamedTuple):
+    """A round's dual function: the problem's rows, parent and allowed cells, the centre and ease of
+    its cells (k, c), target and give (n,), and the centre (b,) and ease of its slacks."""
+
+    rows: Rows
+    parent: np.ndarray
+    allowed: np.ndarray
+    centre: np.ndarray
+    ease: np.ndarray
+    target: np.ndarray
+    give: np.ndarray
+    slack_centre: np.ndarray
+    slack_ease: float
 
 
 class Movable(NamedTuple):
@@ -107,21 +124,14 @@ def add_to_rows(rows: Rows, x: np.ndarray, out: np.ndarray) -> None:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def write_cells(
-    rows: Rows,
-    dense: np.ndarray,
-    centre: np.ndarray,
-    ease: np.ndarray,
-    allowed: np.ndarray,
-    parent: np.ndarray,
-    x: np.ndarray,
-) -> float:
-    """Write the cells (k, c) at multipliers `dense` (r, c).
+def write_cells(one: Round, dense: np.ndarray, x: np.ndarray) -> float:
+    """Write the cells of a round, (k, c), at multipliers `dense` (r, c).
 
     Returns their contribution to the dual function: their distance to the centre, less R'y x.
     `ease` is 1 / g.
     """
-    start, row, weight = rows.start, rows.row, rows.weight
+    start, row, weight = one.rows.start, one.rows.row, one.rows.weight
+    centre, ease, allowed, parent = one.centre, one.ease, one.allowed, one.parent
     k, c = centre.shape
     value = 0.0
     slope, wish, own, left = np.empty(c), np.empty(c), np.empty(c), np.empty(c, dtype=np.int64)
@@ -407,10 +417,8 @@ def conjugate_gradients(
     diagonal: np.ndarray,
     inverses: Inverses,
     right: np.ndarray,
-    forcing: float,
-    iterations: int,
 ) -> tuple[np.ndarray, int]:
-    """Solve (R H R' + diagonal) y = right to within `forcing` of its largest entry; and how long
+    """Solve (R H R' + diagonal) y = right to within `FORCING` of its largest entry; and how long
     that took. A direction in which rounding errors leave no curvature ends it."""
     n = right.size
     y, remainder = np.zeros(n), right.copy()
@@ -418,8 +426,8 @@ def conjugate_gradients(
     _precondition(inverses, remainder, better)
     direction = better.copy()
     product = np.dot(remainder, better)
-    limit = forcing * largest_of(right)
-    for number in range(1, iterations + 1):
+    limit = FORCING * largest_of(right)
+    for number in range(1, SYSTEM_ITERATIONS + 1):
         _times(rows, movable, diagonal, direction, moved)
         curvature = np.dot(direction, moved)
         if not curvature > 0.0:
@@ -434,4 +442,4 @@ def conjugate_gradients(
         turn = new / product
         direction = better + turn * direction
         product = new
-    return y, iterations
+    return y, SYSTEM_ITERATIONS

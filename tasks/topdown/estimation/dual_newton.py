@@ -55,6 +55,7 @@ from ...census.queries import incidence
 from ...solvers.highs import SolveStatus
 from .active_set import n_own_pins
 from .dual_kernels import (
+    Round,
     Rows,
     add_of_rows,
     add_to_rows,
@@ -76,8 +77,8 @@ and rises after one that was not solved.
 """
 GAMMA_STEP, EASY_STEPS = 3.0, 8
 """The factor of its fall or rise, and most steps of Newton's method in an easy round."""
-ROUNDS, STEPS, SYSTEM_ITERATIONS = 100, 40, 1000
-"""Most rounds, Newton's steps in one round, and iterations for one linear system."""
+ROUNDS, STEPS = 100, 40
+"""Most rounds, and Newton's steps in one round."""
 SOFTNESS = 1e-4
 """Give of a multiplier of a row that must hold, in a round, relative to 1 / w."""
 LOOSE, RELATIVE, TIGHT = 1e-3, 1e-1, 1e-10
@@ -89,8 +90,6 @@ STILL = 1e-9
 """Largest move of a cell or a slack, in records, at which the centre stays."""
 LEAST_FILL = 1e-2
 """The least fill by which a cell's distance is weighed, relative to the mean."""
-FORCING = 1e-1
-"""Largest remainder of a linear system, relative to its right-hand side."""
 STALE = 40
 """Iterations of a linear system after which its preconditioner is made anew."""
 
@@ -169,21 +168,6 @@ def _largest_slope(problem: DualProblem) -> float:
     return max(float(np.abs(slope).max(initial=0.0)), 1e-300)
 
 
-class _Round(NamedTuple):
-    """A round's dual function: the problem's rows, parent and allowed cells, the centre and ease of
-    its cells (k, c), target and give (n,), and the centre (b,) and ease of its slacks."""
-
-    rows: Rows
-    parent: np.ndarray
-    allowed: np.ndarray
-    centre: np.ndarray
-    ease: np.ndarray
-    target: np.ndarray
-    give: np.ndarray
-    slack_centre: np.ndarray
-    slack_ease: float
-
-
 class _Point(NamedTuple):
     """State at the multipliers tried last: x (k, c), slack (b,) and gradient (n,);
     multipliers and sums by row and child (r, c)."""
@@ -223,7 +207,7 @@ def _rounds(
     for _ in range(ROUNDS):
         target = rows.target + np.where(is_held, SOFTNESS * held, 0.0)
         eases = np.where(is_own, ease, ease / gamma)
-        one = _Round(rows, parent, allowed, centre, eases, target, give, slack, 1.0 / gamma)
+        one = Round(rows, parent, allowed, centre, eases, target, give, slack, 1.0 / gamma)
         at = _Point(
             np.empty_like(centre),
             np.empty_like(slack),
@@ -265,7 +249,7 @@ def _rounds(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _maximum(
-    one: _Round, at: _Point, y: np.ndarray, tolerance: float
+    one: Round, at: _Point, y: np.ndarray, tolerance: float
 ) -> tuple[np.ndarray, int, bool, float]:
     """The maximum of a round's dual from `y` (n,), or from no multipliers, whichever has the
     smaller gradient: multipliers, steps, whether it was reached, and the largest entry of the
@@ -298,9 +282,7 @@ def _maximum(
         diagonal = _diagonal(one, at)
         if is_stale:
             inverses = inverses_of(one.rows, movable, diagonal)
-        direction, n = conjugate_gradients(
-            one.rows, movable, diagonal, inverses, at.gradient, FORCING, SYSTEM_ITERATIONS
-        )
+        direction, n = conjugate_gradients(one.rows, movable, diagonal, inverses, at.gradient)
         is_stale = n > STALE or one.rows.place.shape[1] == 1
         slope = np.dot(at.gradient, direction)
         length, moved = 1.0, y + direction
@@ -321,11 +303,11 @@ def _maximum(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _set_cells(one: _Round, y: np.ndarray, at: _Point) -> float:
+def _set_cells(one: Round, y: np.ndarray, at: _Point) -> float:
     """The dual function at `y` (n,), whose cells and slacks are written to `at`."""
     rows, slack = one.rows, at.slack
     spread(rows, y, at.of_children)
-    value = write_cells(rows, at.of_children, one.centre, one.ease, one.allowed, one.parent, at.x)
+    value = write_cells(one, at.of_children, at.x)
     centre, pull = one.slack_centre, y[rows.bounded]
     slack[:] = np.minimum(np.maximum(centre - pull * one.slack_ease, rows.lower), rows.upper)
     moved = slack - centre
@@ -334,7 +316,7 @@ def _set_cells(one: _Round, y: np.ndarray, at: _Point) -> float:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _set_gradient(one: _Round, y: np.ndarray, at: _Point) -> None:
+def _set_gradient(one: Round, y: np.ndarray, at: _Point) -> None:
     """Write the gradient at `y` (n,), whose cells and slacks `at` has."""
     rows, gradient = one.rows, at.gradient
     at.sums[:] = 0.0
@@ -345,7 +327,7 @@ def _set_gradient(one: _Round, y: np.ndarray, at: _Point) -> None:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _diagonal(one: _Round, at: _Point) -> np.ndarray:
+def _diagonal(one: Round, at: _Point) -> np.ndarray:
     """Diagonal (n,) of Newton's matrix in addition to R H R': the give of multipliers and slacks
     between their bounds.
     """

@@ -154,25 +154,18 @@ def cells_by_level(levels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def add_product(
-    within: np.ndarray,
-    across: np.ndarray,
-    classes: np.ndarray,
-    levels: np.ndarray,
-    y: np.ndarray,
-    out: np.ndarray,
-) -> None:
-    """Add the matrix of W and G on cells of these `classes` and `levels` (k,), times `y` (k,), to
-    `out`."""
-    n = within.shape[0]
+def add_product(covariance: InverseCovariance, i: int, y: np.ndarray, out: np.ndarray) -> None:
+    """Add child i's matrix times `y` (k,) to `out`."""
+    classes, levels = covariance.class_of_cell, covariance.level_of_cell
+    n = covariance.within.shape[1]
     sums = np.zeros(n)
     by_level = np.zeros((levels.max() + 1, n))
     for j in range(y.size):
         if y[j] != 0.0:
             sums[classes[j]] += y[j]
             by_level[levels[j], classes[j]] += y[j]
-    moved = np.dot(across, sums)
-    products = np.dot(by_level, within)
+    moved = np.dot(covariance.across[i], sums)
+    products = np.dot(by_level, covariance.within[i])
     for j in range(y.size):
         out[j] = out[j] + moved[classes[j]] + products[levels[j], classes[j]]
 
@@ -180,15 +173,9 @@ def add_product(
 @njit(cache=True, nogil=True, error_model="numpy")
 def _product(covariance: InverseCovariance, i: int, y: np.ndarray) -> np.ndarray:
     """Child i's matrix times `y` (k,)."""
-    out, classes, levels = np.zeros(y.size), covariance.class_of_cell, covariance.level_of_cell
-    add_product(covariance.within[i], covariance.across[i], classes, levels, y, out)
+    out = np.zeros(y.size)
+    add_product(covariance, i, y, out)
     return out
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def covariance_slope(covariance: InverseCovariance, i: int, x: np.ndarray, out: np.ndarray) -> None:
-    """Write minus the gradient of child i's objective at its cells `x` (k,) to `out`."""
-    out[:] = covariance.pull[i] - _product(covariance, i, x - covariance.centre[i])
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -204,19 +191,16 @@ def covariance_distance(covariance: InverseCovariance, x: np.ndarray) -> float:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def blocks_inverse(
-    within: np.ndarray,
-    across: np.ndarray,
-    classes: np.ndarray,
-    levels: np.ndarray,
-    extra: np.ndarray,
+    covariance: InverseCovariance, i: int, cells: np.ndarray, extra: np.ndarray
 ) -> np.ndarray:
-    """Inverse (f, f) of the matrix on cells of these `classes` and `levels` (f,), with `extra`
-    (f,) on the diagonal.
+    """Inverse (f, f) of child i's matrix on `cells` (f,), with `extra` (f,) on the diagonal.
 
     With B the blocks of the levels and A the 0/1 matrix of the classes, Woodbury's formula in the
     form that a G without an inverse allows:
     B^-1 - B^-1 A' (I + G A B^-1 A')^-1 G A B^-1.
     """
+    within, across = covariance.within[i], covariance.across[i]
+    classes, levels = covariance.class_of_cell[cells], covariance.level_of_cell[cells]
     f, n = classes.size, within.shape[0]
     order, starts = cells_by_level(levels)
     inverse, reach = np.zeros((f, f)), np.zeros((f, n))
@@ -224,13 +208,13 @@ def blocks_inverse(
         first, size = starts[level], starts[level + 1] - starts[level]
         if size == 0:
             continue
-        cells = order[first : first + size]
-        block = within[classes[cells]][:, classes[cells]] + np.diag(extra[cells])
+        same = order[first : first + size]
+        block = within[classes[same]][:, classes[same]] + np.diag(extra[same])
         block = definite_inverse(block)
         for a in range(size):
-            here = cells[a]
+            here = same[a]
             for b in range(size):
-                there = cells[b]
+                there = same[b]
                 inverse[here, there] = block[a, b]
                 reach[here, classes[there]] += block[a, b]
     compliance = np.zeros((n, n))
@@ -384,8 +368,9 @@ def slope_of(
 
     `residual` is scratch of the length of the answers.
     """
-    if quadratic.covariance.within.shape[0] > 0:
-        covariance_slope(quadratic.covariance, i, x, out)
+    covariance = quadratic.covariance
+    if covariance.within.shape[0] > 0:
+        out[:] = covariance.pull[i] - _product(covariance, i, x - covariance.centre[i])
         return
     labels = quadratic.labels
     n_queries, k = labels.shape
@@ -482,8 +467,7 @@ def inverse_of_child(
     """Inverse (f, f) of child i's matrix on `cells` (f,), with `extra` (f,) on the diagonal."""
     covariance = quadratic.covariance
     if covariance.within.shape[0] > 0:
-        classes, levels = covariance.class_of_cell[cells], covariance.level_of_cell[cells]
-        return blocks_inverse(covariance.within[i], covariance.across[i], classes, levels, extra)
+        return blocks_inverse(covariance, i, cells, extra)
     profile, scale = quadratic.profile[i], quadratic.scale[i]
     diagonal = quadratic.diagonal[profile] + extra / scale
     rows = quadratic.coarse_rows[:, cells]
