@@ -394,8 +394,6 @@ def map_section(
     universe, counted = countable[0], census.universes[countable[0]].counted
     areas = read_geography(geography_file(run))
     levels = dict(_levels(census, areas))
-    cells = settings.schema_of(universe).cells_where(counted.where).astype(np.int64)
-    released = RunUniverse(run, settings, universe).area_counts() @ cells
     try:
         known = {key: set(level.codes).union(level.plain) for key, level in levels.items()}
         layers = read_layers(Path(place), known)
@@ -411,8 +409,12 @@ def map_section(
     base = max(filled, key=lambda layer: len(layer.areas))
     shown = levels[base.level]
     if truth is not None and not counted.where:
-        true = truth[universe].reindex(areas[GEOCODE]).fillna(0).to_numpy()
-        values = incidence(shown.entity, len(shown.codes)) @ (released - true)
+        own = RunUniverse(run, settings, universe)
+        released = own.released(own.spine.geolevels[-1]).sum(axis=1)
+        # Uninhabitable blocks are on no spine.
+        errors = pd.Series(released, own.spine.block_geocode).sub(truth[universe])
+        of_areas = errors.reindex(areas[GEOCODE]).fillna(0).to_numpy()
+        values = incidence(shown.entity, len(shown.codes)) @ of_areas
         label = f"released less true {counted.text}"
         words = f"Error of the {counted.text} by {shown.name}; the input is not confidential."
     else:

@@ -215,8 +215,7 @@ class RunUniverse:
         """Released counts `(n_areas, n_cells)`, in the order of the geography frame."""
         found = sparse.coo_array(self.released(self.spine.geolevels[-1]))
         rows = self.spine.block_row[found.row]
-        shape = pq.read_metadata(geography_file(self.run)).num_rows, self.schema.n_cells
-        return sparse.csr_array((found.data, (rows, found.col)), shape=shape)
+        return sparse.csr_array((found.data, (rows, found.col)), shape=found.shape)
 
 
 @dataclass(frozen=True)
