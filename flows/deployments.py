@@ -102,8 +102,13 @@ def _require_server() -> Iterator[None]:
     except (OSError, RuntimeError, httpx.HTTPError) as error:
         if (busy := too_busy(error)) is not None:
             raise SpineflowError(f"{busy}, and run the command again.") from None
+        server = f"The Prefect server at {PREFECT_API_URL.value()}"
+        if isinstance(error, httpx.HTTPStatusError) and error.response.status_code == 401:
+            raise SpineflowError(
+                f"{server} asks for a password; set PREFECT_API_AUTH_STRING to that of the server."
+            ) from None
         raise SpineflowError(
-            f"The Prefect server at {PREFECT_API_URL.value()} did not answer "
+            f"{server} did not answer "
             f"({type(error).__name__}); start it, or set PREFECT_API_URL to the one that runs."
         ) from None
 

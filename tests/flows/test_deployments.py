@@ -16,8 +16,10 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, get_type_hints
 
+import httpx
 import pytest
 import yaml
+from prefect.client.orchestration import SyncPrefectClient
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from spineflow.flows.cli import main
 from spineflow.flows.demo import DEMOS
@@ -175,6 +177,14 @@ def test_a_server_that_is_silent_is_told_of_with_its_setting(command: str, capsy
     error = capsys.readouterr().err
     assert f"The Prefect server at {address} did not answer" in error
     assert "PREFECT_API_URL" in error and error.count("\n") == 1
+
+
+def test_a_server_that_asks_for_a_password_is_told_of_with_its_setting(monkeypatch, capsys) -> None:
+    response = httpx.Response(401, request=httpx.Request("GET", "http://127.0.0.1:1/api/hello"))
+    monkeypatch.setattr(SyncPrefectClient, "hello", lambda self: response.raise_for_status())
+    with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:1/api"}):
+        assert main(["deploy", "topdown"]) == 1
+    assert "asks for a password; set PREFECT_API_AUTH_STRING" in capsys.readouterr().err
 
 
 def test_prefect_yaml_names_every_flow() -> None:

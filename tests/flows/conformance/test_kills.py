@@ -42,7 +42,7 @@ MOMENTS: dict[str, list[Moment]] = {
     "topdown": [
         ("before", "os:replace", "settings.toml"),
         ("after", "os:replace", "manifest.json"),
-        ("before", "os:rename", "ledger.db"),
+        ("after", "os:replace", "ledger.db"),  # Its key is there, the ledger is not.
         ("after", IDENTITY, "RunDirectory"),
         ("before", "os:replace", "spine/persons/blocks.parquet"),
         ("before", CHARGE, "topdown"),
