@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
-from spineflow.flows.products import PRODUCT, _with_earlier
+from spineflow.flows.products import PRODUCT, _with_release_folders
 from spineflow.flows.running import prepare, run_stages_in_process
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
@@ -187,7 +187,7 @@ def sources_of(folder: Path, name: str, privacy: str) -> Sources:
     run.root.mkdir(exist_ok=True)
     for part, chosen in settings.products.chosen().items():
         if not (run.root / part / "release").exists():
-            own = _with_earlier(chosen, run)
+            own = _with_release_folders(chosen, run)
             run_stages_in_process(product(own.PRODUCT), prepare(own, run.root / part), own)
     return Sources(*(RunDirectory(run.root / part) for part in settings.population))
 

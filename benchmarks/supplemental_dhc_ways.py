@@ -134,7 +134,7 @@ def measured(folder: Path, privacy: str) -> pd.DataFrame:
         flow = product("supplemental-dhc")
         settings = flow.load(settings_file)
         run = prepare(settings, Path(own) / "run")
-        call_stages(run, settings, until="tables")
+        call_stages(run, settings)
         return indexed(released_rows(run).to_pandas())
 
 

@@ -107,7 +107,7 @@ def test_intervals_take_no_limits_of_released_persons_for_facts(finished) -> Non
 @pytest.mark.parametrize(
     ("run", "reason"),
     [
-        ('estimator = "block_by_block"\ncoherent = true', "run.coherent carries"),
+        ('estimator = "block_by_block"\ncoherent = true', "run.coherent needs run.estimator"),
         ('universes = ["units"]\ncoherent = true', "add it to run.universes"),
     ],
 )

@@ -240,8 +240,8 @@ def test_what_was_mixed_up_is_put_right(
 def test_of_every_state_what_is_left_over_is_made_up_for() -> None:
     """Of two states with two counties each, in whose blocks persons and households do not fit."""
     census = noisy_census(np.random.default_rng(8), 12, 8)
-    areas = [(f"s{k // 6}", f"s{k // 6}c{k // 3}", f"t{k}", f"g{k}") for k in range(12)]
-    blocks = replace(census.blocks(), areas=areas)
+    codes = [f"{35 + k // 6}{k // 3:03d}{k:06d}1{k:04d}" for k in range(12)]
+    blocks = replace(census.blocks(), codes=np.array(codes))
     counties = blocks.counties()
     assert len(counties) == 4
     begun = [populate_county(blocks.part(*one)) for one in counties]
