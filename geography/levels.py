@@ -111,6 +111,7 @@ class Spine:
 
     @property
     def n_blocks(self) -> int:
+        """Number of blocks."""
         return len(self.block_row)
 
     def geolevel(self, name: str) -> Geolevel:

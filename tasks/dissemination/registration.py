@@ -85,9 +85,9 @@ def _field(office: Office, field: str, text: str) -> str | list[str]:
 
 
 def to_yaml(record: Mapping[str, Any]) -> str:
-    """A record as YAML, with blocks for texts of several lines.
+    r"""A record as YAML, with blocks for texts of several lines.
 
-    >>> print(to_yaml({"name": "Counts", "facts": "- one\\n- two"}), end="")
+    >>> print(to_yaml({"name": "Counts", "facts": "- one\n- two"}), end="")
     name: Counts
     facts: |-
       - one

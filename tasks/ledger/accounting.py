@@ -231,9 +231,9 @@ def _check(epsilon: Fraction, delta: Fraction) -> None:
 
 
 def _minimum(function: Callable[[float], float]) -> tuple[float, float]:
-    """About where a function of log(alpha - 1) that falls and then rises is least, and the least
-    value found: the best of a grid from -16 to 60, refined to 1e-10 by finer ones. (To import
-    SciPy's optimizers takes a tenth of a second.)
+    """About where a function of log(alpha - 1) that falls and then rises is least, and its value.
+
+    The best of a grid from -16 to 60 is refined to 1e-10 by finer grids.
     """
     best, stride = min((4.0 * step for step in range(-4, 16)), key=function), 4.0
     while stride > 1e-10:

@@ -128,13 +128,13 @@ def to_markdown(document: Document) -> str:
 
 
 def to_csv(table: Table, stamp: str | None = None) -> str:
-    """A table as CSV, with the stamp before the header as a line after "# ".
+    r"""A table as CSV, with the stamp before the header as a line after "# ".
 
     Numbers have up to six digits and no separators between thousands; missing numbers are
     empty fields. Links are reduced to their text.
 
     >>> to_csv(Table(("level", "n"), (("a, b", 12345), ("c", NONE))))
-    'level,n\\r\\n"a, b",12345\\r\\nc,\\r\\n'
+    'level,n\r\n"a, b",12345\r\nc,\r\n'
     """
     text = StringIO()
     if stamp:

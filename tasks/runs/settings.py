@@ -466,7 +466,6 @@ def merged_tables(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, 
 
 def refuse_within(where: str, refuse: Refuse) -> Refuse:
     """A `Refuse` whose sentences begin with a place in the settings file."""
-
     return lambda text: refuse(f"{where}: {text}")
 
 

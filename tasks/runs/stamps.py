@@ -99,14 +99,14 @@ def write_parquet_once(
     row_group_size: int | None = None,
 ) -> Path:
     """Write batches as `write_once` does, one row group each, or more of at most `row_group_size`
-    rows. The column `VALUES` holds noisy counts, small numbers of
-    which few repeat: packed in no more bits than they need, they take less room and time than in a
-    dictionary.
+    rows.
+
+    The column `VALUES` holds noisy counts, small numbers of which few repeat: packed in no more
+    bits than they need, they take less room and time than in a dictionary.
 
     An existing file is kept, and then nothing is taken from `batches`: an iterator that draws
     noise draws none. `recording` sees to it that the file is recorded before others can read it.
     """
-
     in_file = {field.name: _name_in_file(field) for field in schema}
     values = in_file.pop(VALUES)
 

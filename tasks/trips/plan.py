@@ -102,6 +102,7 @@ def leaves_file(run: RunDirectory) -> Path:
 
 
 def areas_file(run: RunDirectory) -> Path:
+    """Where the areas of the tree are kept."""
     return tree_file(run).with_name("areas.parquet")
 
 

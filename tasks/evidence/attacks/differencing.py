@@ -61,6 +61,7 @@ class Differences:
 
     @property
     def n_slivers(self) -> int:
+        """Number of slivers."""
         return self.atoms.shape[0]
 
     def among(self, chosen: np.ndarray) -> Differences:

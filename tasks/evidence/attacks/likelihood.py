@@ -49,6 +49,7 @@ class RowCosts:
 
     @property
     def highest(self) -> int:
+        """Largest count with a cost."""
         return self.lowest + len(self.costs) - 1
 
 

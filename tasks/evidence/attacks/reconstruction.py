@@ -67,10 +67,12 @@ class TableSystem:
 
     @property
     def n_cells(self) -> int:
+        """Number of cells."""
         return self.matrix.shape[1]
 
     @property
     def n_rows(self) -> int:
+        """Number of rows of the tables."""
         return self.matrix.shape[0]
 
     @cached_property
@@ -279,6 +281,7 @@ class Reconstruction:
 
     @property
     def n_blocks(self) -> int:
+        """Number of blocks."""
         return len(self.status)
 
     def solution_variability(self) -> tuple[np.ndarray, np.ndarray]:

@@ -85,6 +85,7 @@ def completed_before(reading: CensusTables, folder: Path) -> CensusTables:
 
 
 def completed_file(folder: Path, table: str) -> Path:
+    """Where a table of units is kept with the columns that follow from their members."""
     return folder / f"{table}_with_members.parquet"
 
 

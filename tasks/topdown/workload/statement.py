@@ -297,7 +297,8 @@ def _label(
 
 
 def _join_alternatives(words: Sequence[str]) -> str:
-    """
+    """Words as alternatives.
+
     >>> _join_alternatives(["0-4"]), _join_alternatives(["a", "b", "c"])
     ('0-4', 'a, b or c')
     """
@@ -385,7 +386,8 @@ def _taken(universe: Universe, table: str) -> Iterator[str]:
 
 
 def _times(factor: Fraction) -> str:
-    """
+    """A factor in words.
+
     >>> _times(Fraction(2)), _times(Fraction(4)), _times(Fraction(9))
     ('twice', 'four times', '9 times')
     """
