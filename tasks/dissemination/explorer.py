@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 from ..pages.document import NONE, render_page
 from ..runs.errors import InputRefused
 from ..runs.files import write_text
-from ..tables.geometry import read_layers
+from ..tables.geometry import read_shapes
 from .released_tables import LevelCounts, codes_by_level, counts_by_level, released_tables
 
 MOST_AREAS = 6000
@@ -125,16 +126,30 @@ def _charts() -> str:
 def _boundaries(geometry: Path, levels: Sequence[LevelCounts]) -> dict[str, dict[str, Any]]:
     """Simplified shapes by level and code, as coordinates of GeoJSON."""
     found: dict[str, dict[str, Any]] = {}
-    for layer in read_layers(geometry, codes_by_level(levels)):
-        points = np.concatenate([ring for area in layer.areas.values() for ring in area.rings])
+    for layer in read_shapes(geometry, codes_by_level(levels)):
+        rings = {code: [*chain(*map(rings_of, own))] for code, own in layer.shapes.items()}
+        points = np.concatenate([ring for own in rings.values() for ring in own])
         step = float(np.ptp(points, axis=0).max()) * TOLERANCE
         # Degrees of longitude are shorter than degrees of latitude.
-        narrow = math.cos(math.radians(points[:, 1].mean())) if layer.in_degrees else 1.0
+        in_degrees = layer.crs is None or layer.crs.is_geographic
+        narrow = math.cos(math.radians(points[:, 1].mean())) if in_degrees else 1.0
         found[layer.level] = {
-            code: [_simplify_ring(ring, step, narrow) for ring in area.rings]
-            for code, area in layer.areas.items()
+            code: [_simplify_ring(ring, step, narrow) for ring in own]
+            for code, own in rings.items()
+            if own
         }
     return found
+
+
+def rings_of(shape: Any) -> list[np.ndarray]:
+    """Outer and inner rings (n, 2) of a polygon or of several; other shapes have none."""
+    polygons = getattr(shape, "geoms", [shape])
+    return [
+        np.asarray(ring.coords, dtype=float)[:, :2]
+        for polygon in polygons
+        if polygon.geom_type == "Polygon"
+        for ring in (polygon.exterior, *polygon.interiors)
+    ]
 
 
 def _simplify_ring(ring: np.ndarray, step: float, narrow: float) -> list[list[float]]:

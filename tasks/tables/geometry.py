@@ -9,27 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from ..pages.figures import Area
 from ..runs.errors import InputRefused
 
 ENDINGS = (".parquet", ".geoparquet", ".shp", ".gpkg", ".geojson")
 FEWEST_KNOWN = 0.5
 """Part of a layer's codes, or of a level's, that must be known for the layer to be of the level."""
-
-
-@dataclass(frozen=True, eq=False)
-class Layer:
-    """Areas of one kind: `level` names it, `areas` has their rings by code."""
-
-    level: str
-    areas: Mapping[str, Area]
-    in_degrees: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,16 +44,6 @@ def refuse_unfit_geometry(path: str | None) -> None:
             f"input.geometry: {path} is neither a file of areas nor a folder of them; give "
             "GeoParquet or a folder of shapefiles."
         )
-
-
-def read_layers(path: Path, levels: Mapping[str, Collection[str]]) -> list[Layer]:
-    """The layers of `read_shapes`, as rings for a map."""
-    found = []
-    for own in read_shapes(path, levels):
-        rings = {code: [*chain(*map(_rings, shapes))] for code, shapes in own.shapes.items()}
-        drawn = {code: Area(tuple(rings[code])) for code in rings if rings[code]}
-        found.append(Layer(own.level, drawn, own.crs is None or bool(own.crs.is_geographic)))
-    return found
 
 
 def read_shapes(path: Path, levels: Mapping[str, Collection[str]]) -> list[Shapes]:
@@ -128,14 +105,3 @@ def _best_fit(frame: Any, levels: Mapping[str, Collection[str]]) -> tuple[str, s
 
 def _texts(column: Any) -> list[str]:
     return [str(value).strip() for value in column]
-
-
-def _rings(shape: Any) -> list[np.ndarray]:
-    """Outer and inner rings of a polygon or of several; other shapes have none."""
-    polygons = getattr(shape, "geoms", [shape])
-    return [
-        np.asarray(ring.coords, dtype=float)[:, :2]
-        for polygon in polygons
-        if polygon.geom_type == "Polygon"
-        for ring in (polygon.exterior, *polygon.interiors)
-    ]

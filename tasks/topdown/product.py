@@ -11,21 +11,19 @@ from dataclasses import asdict, replace
 from itertools import chain
 
 import numpy as np
-import pandas as pd
 from pyarrow import parquet
 
 from ...geography.levels import Spine
 from ...validation.topdown.privacy import check_privacy
 from ..census.census_input import CensusInput
 from ..census.queries import marginal_query
-from ..pages.document import Block, Document, Section
+from ..pages.document import Block, Section
 from ..products.acceptance import compare_release
 from ..products.comparison import read_errors
 from ..products.plan import Plan
 from ..products.product import Accuracy, Caution, Checks, Product, Rules, Words, format_notes
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
-from .checks.accuracy.compared import records_by_block
 from .checks.accuracy.report import accuracy_report, write_comparison, write_run_accuracy
 from .checks.pieces import outcomes_of_pieces
 from .estimation.full_information import measured_algebra
@@ -79,14 +77,6 @@ def summary_of_estimate(run: RunDirectory, settings: TopdownSettings) -> Iterato
     """Content of a release from measurements alone."""
     for universe, rows in _released_rows(run, settings).items():
         yield f"{universe}: {rows:,} rows; from measurements alone, nothing was spent"
-
-
-def document(
-    run: RunDirectory, settings: TopdownSettings, plan: Plan, accuracy: pd.DataFrame | None
-) -> Document:
-    """The report, with a map of errors where the input is public."""
-    truth = None if settings.input.confidential else records_by_block(run, settings)
-    return report(run, settings, plan, accuracy, truth)
 
 
 def rewritten(run: RunDirectory, settings: TopdownSettings) -> None:
@@ -255,7 +245,7 @@ TOPDOWN: Product = Product(
         budget=words_on_costs,
         notes=redundant_spending_of_run,
         certificate=facts_of_run,
-        report=document,
+        report=report,
         restore=rewritten,
         summary=summary,
     ),
@@ -272,7 +262,7 @@ ESTIMATE: Product = Product(
     Words(
         budget=words_on_costs,
         certificate=lambda run, settings: facts_of(settings),
-        report=document,
+        report=report,
         restore=rewritten,
         summary=summary_of_estimate,
     ),

@@ -8,38 +8,22 @@ spine's root.
 The certificate of a topdown release: public content only, true of its settings.
 
 The exact guarantee of the noise follows from the settings and the paths of the spine alone.
-
-The report's map: errors by area for public input, else the widths of margins.
-
-The areas are the entities of the tables of a release, whose geocodes the geometry repeats. Entities
-off the spine (county subdivisions, places, AIAN areas; in a declared census entities of other
-columns than geolevels) are outlined where they have a layer.
-
-The map shows the declared count of the first universe. Geometry of a declared census may repeat the
-codes of tables (the path of a geounit), or the plain codes of the table of areas where these are
-unique within a level.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
-from ....geography.declared import GEOCODE
-from ...census.areas import entities
-from ...census.census import Census
-from ...census.invariants import read_geography
-from ...census.queries import TOTAL, has_attributes, incidence, marginal_query
+from ...census.queries import TOTAL, marginal_query
 from ...census.schema import Schema
 from ...dissemination.fitness import counts_in_margins, fitness
-from ...pages.document import NONE, Block, Document, Figure, Link, Section, Table
-from ...pages.figures import area_map
+from ...pages.document import NONE, Block, Document, Link, Table
 from ...pages.numbers import format_delta, format_epsilon, format_rho
 from ...pages.template import bars, parts_of, table
 from ...products.budget import Cost, ExactEpsilons
@@ -48,20 +32,15 @@ from ...products.plan import Plan
 from ...products.privacy_curves import curve_points, trade_off, trade_offs
 from ...products.reports import MOST_COUNTS, report_document
 from ...runs.directory import RunDirectory
-from ...runs.errors import InputRefused
-from ...tables.geometry import read_layers
 from ..measurement.measure import public_plan
-from ..paths import geography_file
 from ..settings import TopdownSettings
-from ..spine.files import RunUniverse, released_counts, spine_of
+from ..spine.files import released_counts, spine_of
 from ..workload.costs import cost_of, reported_delta, universe_plan
 from ..workload.exact_loss import exact_curve, exact_epsilon, exact_parts, paths_of
 from ..workload.privacy_curve import OTHERS, QUESTION, privacy_curve, scope_of_figures, whole_curves
 from ..workload.statement import sentences_about, text_of
 from .spine_summary import spine_facts
-from .tabulations.levels import SUMMARY_LEVELS, entities_of
-from .tabulations.run import LOWER, MARGIN_LEVEL, SUFFIX, UPPER, universes_without_margins
-from .tabulations.tables import TABLES
+from .tabulations.run import MARGIN_LEVEL, universes_without_margins
 
 
 def report(
@@ -69,7 +48,6 @@ def report(
     settings: TopdownSettings,
     plan: Plan,
     accuracy: pd.DataFrame | None,
-    truth: Mapping[str, pd.Series] | None = None,
 ) -> Document:
     """The report as a document; see the module's docstring."""
     links = []
@@ -88,7 +66,6 @@ def report(
         budget=list(_budget(settings)),
         implied=list(_implied_deviations(settings)),
         errors=None if accuracy is None else list(_errors(accuracy)),
-        drawn=map_section(run, settings, truth),
         released=_released_table(run, settings),
         figures=exact_figures(run, settings, exact),
         epsilons=epsilons_table(plan.statement.losses, exact),
@@ -342,144 +319,3 @@ def _allocation(cost: Cost) -> Table | None:
         for own, shares in zip(cost.plan.measures, cost.of_queries, strict=True)
     ]
     return table(rows, "noise s.d.")
-
-
-OFF_SPINE = frozenset(("060", "160", "280"))
-"""Summary levels of entities that may lie across the geounits of the spine."""
-MOST_AREAS = 6000
-"""Most areas on a map; more would be smaller than a point of the page."""
-COUNTED = {"persons": "P0010001", "units": "H0010002"}
-"""The variable of the redistricting tables that a map shows, by universe."""
-TITLE = "Map"
-
-
-@dataclass(frozen=True, eq=False)
-class MapLevel:
-    """The entities of a level.
-
-    name : the word for one entity.
-    entity : (n_areas,) the entity of each row of the geography, -1 for none.
-    codes : of the entities, in tables.
-    plain : numbers of the entities by the codes that only geometry has.
-    """
-
-    name: str
-    is_off_spine: bool
-    entity: np.ndarray
-    codes: Sequence[str]
-    plain: Mapping[str, int]
-
-    def by_code(self, values: np.ndarray) -> dict[str, float]:
-        """Values (n_entities,) by each code that geometry may have."""
-        own = dict(zip(self.codes, values.tolist(), strict=True))
-        return {code: own[self.codes[number]] for code, number in self.plain.items()} | own
-
-
-def map_section(
-    run: RunDirectory, settings: TopdownSettings, truth: Mapping[str, pd.Series] | None
-) -> Section | None:
-    """A map of the finest layer of the geometry that is not too fine; None without geometry.
-
-    `truth` has the true number of records of every block by universe, by block geocode, for input
-    that is not confidential.
-    """
-    place, census = settings.input.geometry, settings.compiled_census
-    countable = [
-        name
-        for name in settings.run.universes
-        if has_attributes(settings.schema_of(name), census.universes[name].counted.where)
-    ]
-    if place is None or not countable:
-        return None
-    universe, counted = countable[0], census.universes[countable[0]].counted
-    areas = read_geography(geography_file(run))
-    levels = dict(_levels(census, areas))
-    try:
-        known = {key: set(level.codes).union(level.plain) for key, level in levels.items()}
-        layers = read_layers(Path(place), known)
-    except InputRefused as error:
-        return Section(TITLE, (str(error),))
-    filled = [
-        layer
-        for layer in layers
-        if not levels[layer.level].is_off_spine and len(layer.areas) <= MOST_AREAS
-    ]
-    if not filled:
-        return Section(TITLE, ("The geometry has no areas with the codes of this release.",))
-    base = max(filled, key=lambda layer: len(layer.areas))
-    shown = levels[base.level]
-    if truth is not None and not counted.where:
-        own = RunUniverse(run, settings, universe)
-        released = own.released(own.spine.geolevels[-1]).sum(axis=1)
-        # Uninhabitable blocks are on no spine.
-        errors = pd.Series(released, own.spine.block_geocode).sub(truth[universe])
-        of_areas = errors.reindex(areas[GEOCODE]).fillna(0).to_numpy()
-        values = incidence(shown.entity, len(shown.codes)) @ of_areas
-        label = f"released less true {counted.text}"
-        words = f"Error of the {counted.text} by {shown.name}; the input is not confidential."
-    else:
-        ends = _ends(run, census, universe, base.level)
-        if ends is None:
-            return Section(TITLE, ("Without margins there is nothing to show on a map.",))
-        values = ((ends[UPPER] - ends[LOWER]) / 2).reindex(shown.codes).to_numpy(float)
-        label = f"half the width of the interval of {counted.text}"
-        words = (
-            f"Noise by {shown.name}: half the width of the interval that holds the {counted.text} "
-            f"with a probability of {100 * MARGIN_LEVEL:.0f} %."
-        )
-    outlines = [layer for layer in layers if levels[layer.level].is_off_spine]
-    names = {levels[layer.level].name for layer in outlines}
-    plurals = sorted(f"{name[:-1]}ies" if name.endswith("y") else f"{name}s" for name in names)
-    value = shown.by_code(values)
-    svg = area_map(
-        [replace(area, value=value.get(code, np.nan)) for code, area in base.areas.items()],
-        [area for layer in outlines for area in layer.areas.values()],
-        title=f"Map: {label}",
-        value_label=label,
-        outline_label=f"{' and '.join(plurals)}, off the spine",
-        in_degrees=base.in_degrees,
-    )
-    return Section(TITLE, (Figure(svg, words),))
-
-
-def _levels(census: Census, areas: pd.DataFrame) -> Iterator[tuple[str, MapLevel]]:
-    """The levels of a release's tables: summary levels, or declared ones and categories."""
-    if census.summary_levels:
-        for key, level in SUMMARY_LEVELS.items():
-            found = entities_of(areas, level)
-            name = level.name if level.name.startswith("AIAN") else level.name.lower()
-            codes = found.geocode.to_pylist()
-            yield key, MapLevel(name, key in OFF_SPINE, found.block_entity, codes, {})
-        return
-    declared = census.geography
-    further = [level for table in census.tables for level in table.levels]
-    further += [category.column for category in declared.categories.values()]
-    for key in dict.fromkeys((*declared.geolevels[1:], *further)):
-        is_off_spine = key not in declared.geolevels
-        if key not in areas or key == declared.geolevels[0]:
-            continue
-        number, codes = entities(areas, declared.geolevels, key)
-        pairs = pd.DataFrame({"plain": areas[key], "number": number})
-        pairs = pairs[number >= 0].drop_duplicates()
-        is_unique = not pairs["plain"].duplicated().any()
-        plain = dict(zip(pairs["plain"], pairs["number"], strict=True)) if is_unique else {}
-        yield key, MapLevel(key, is_off_spine, number, codes, plain)
-
-
-def _ends(run: RunDirectory, census: Census, universe: str, level: str) -> pd.DataFrame | None:
-    """Ends of the interval of every entity's count by the codes of tables; None without margins."""
-    folder, ends = run.release / TABLES, [LOWER, UPPER]
-    if census.summary_levels:
-        path = folder / f"{SUMMARY_LEVELS[level].stem}{SUFFIX}.parquet"
-        columns = {f"{COUNTED[universe]}_{end.upper()}": end for end in ends}
-        if not path.exists() or not columns.keys() <= set(pq.read_schema(path).names):
-            return None
-        rows = pd.read_parquet(path, columns=["GEOCODE", *columns]).rename(columns=columns)
-        return rows.set_index("GEOCODE")
-    for own in census.tables:
-        is_total = own.query == TOTAL and not own.rows and not own.where
-        path = folder / f"{own.name}{SUFFIX}.parquet"
-        if level in own.levels and own.universe == universe and is_total and path.exists():
-            rows = pd.read_parquet(path, columns=["level", "code", *ends])
-            return rows[rows["level"] == level].set_index("code")
-    return None

@@ -53,7 +53,7 @@ class CensusTables(InputSettings):
     __pydantic_extra__: dict[str, str]
 
     geometry: FilePath | None = None
-    """Boundaries of areas, for the report's map: GeoParquet, or a folder of shapefiles."""
+    """Boundaries of areas, for maps: GeoParquet, or a folder of shapefiles."""
 
     @model_validator(mode="after")
     def _are_named(self) -> Self:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from spineflow.tasks.dissemination.explorer import rings_of
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.tables.geometry import read_layers, refuse_unfit_geometry
+from spineflow.tasks.tables.geometry import read_shapes, refuse_unfit_geometry
 from spineflow.tasks.topdown.product import ESTIMATE, TOPDOWN
 
 geopandas = pytest.importorskip("geopandas")
@@ -29,18 +30,18 @@ def test_a_folder_has_a_layer_for_each_of_its_files(tmp_path: Path) -> None:
     layer(PLACES).to_file(tmp_path / "place.shp")
     layer(["99", "98"]).to_file(tmp_path / "unknown.shp")
     refuse_unfit_geometry(str(tmp_path))
-    found = {read.level: read for read in read_layers(tmp_path, LEVELS)}
+    found = {read.level: read for read in read_shapes(tmp_path, LEVELS)}
     assert set(found) == {"140", "160"}
-    assert set(found["140"].areas) == set(TRACTS) and found["140"].in_degrees
-    (ring,) = found["140"].areas[TRACTS[2]].rings
+    assert set(found["140"].shapes) == set(TRACTS) and found["140"].crs.is_geographic
+    (ring,) = rings_of(*found["140"].shapes[TRACTS[2]])
     assert ring.min() == 0 and ring[:, 0].max() == 3
 
 
 def test_geoparquet_of_a_whole_nation_gives_the_areas_of_the_run(tmp_path: Path) -> None:
     path = tmp_path / "tracts.parquet"
     layer([*TRACTS, *(f"3600100{n:04d}" for n in range(50))]).to_parquet(path)
-    (read,) = read_layers(path, LEVELS)
-    assert read.level == "140" and set(read.areas) == set(TRACTS)
+    (read,) = read_shapes(path, LEVELS)
+    assert read.level == "140" and set(read.shapes) == set(TRACTS)
 
 
 def test_features_of_one_code_are_one_area_and_holes_are_kept(tmp_path: Path) -> None:
@@ -49,9 +50,10 @@ def test_features_of_one_code_are_one_area_and_holes_are_kept(tmp_path: Path) ->
     holed = shapely.box(0, 0, 4, 4).difference(shapely.box(1, 1, 2, 2))
     frame.loc[1, "geometry"] = shapely.union_all([holed, shapely.box(8, 8, 9, 9)])
     frame.to_crs(3857).to_parquet(path)
-    (read,) = read_layers(path, LEVELS)
-    assert len(read.areas[TRACTS[0]].rings) == 2 and len(read.areas[TRACTS[1]].rings) == 3
-    assert not read.in_degrees
+    (read,) = read_shapes(path, LEVELS)
+    rings = {code: sum(map(len, map(rings_of, own))) for code, own in read.shapes.items()}
+    assert rings[TRACTS[0]] == 2 and rings[TRACTS[1]] == 3
+    assert not read.crs.is_geographic
 
 
 @pytest.mark.parametrize("product", [TOPDOWN, ESTIMATE], ids=lambda product: product.name)
@@ -74,4 +76,4 @@ def test_files_that_hold_no_areas_are_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "tracts.parquet"
     path.write_text("no parquet")
     with pytest.raises(InputRefused, match="tracts.parquet cannot be read as areas"):
-        read_layers(tmp_path, LEVELS)
+        read_shapes(tmp_path, LEVELS)

@@ -23,7 +23,7 @@ from scipy import sparse
 from .....geography.declared import Units
 from .....geography.levels import Spine
 from ....answers.estimates import read_estimates
-from ....census.histograms import read_histogram, sum_histogram
+from ....census.histograms import sum_histogram
 from ....census.invariants import read_geography
 from ....census.queries import MarginalQuery, incidence, marginal_query
 from ....runs.directory import RunDirectory
@@ -58,22 +58,6 @@ QUERY = ["geolevel", "query"]
 def has_truth(run: RunDirectory, settings: TopdownSettings) -> bool:
     """Whether the confidential histograms are still there to compare with."""
     return all(run.histogram(universe).exists() for universe in settings.run.universes)
-
-
-def records_by_block(run: RunDirectory, settings: TopdownSettings) -> dict[str, pd.Series] | None:
-    """True number of records of every block by universe, by block geocode; confidential.
-
-    None for a run without geometry, whose report has no map, and where the histograms are gone.
-    """
-    if settings.input.geometry is None or not has_truth(run, settings):
-        return None
-    found = {}
-    for universe in settings.run.universes:
-        blocks = spine_of(run, universe).block_geocode
-        n_cells = settings.schema_of(universe).n_cells
-        counts = read_histogram(run.histogram(universe), blocks, n_cells=n_cells)
-        found[universe] = pd.Series(np.asarray(counts.sum(axis=1)).ravel(), index=blocks)
-    return found
 
 
 def compared_quantities(settings: TopdownSettings, universe: str) -> tuple[subjects.Quantity, ...]:
