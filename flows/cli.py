@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import App, CycloptsError, Parameter, UnknownCommandError
 
 from ..tasks.ledger.caps import summary
-from ..tasks.products.new_charge import new_charge
 from ..tasks.products.product import Product, refuse_missing_runner
 from ..tasks.products.registry import existing_run, product
+from ..tasks.products.spent import new_charge
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.errors import InputRefused, SpineflowError
 from ..tasks.runs.settings import ProductSettings
@@ -351,7 +351,8 @@ def check(flow: FlowName, settings: SettingsFile, /, *, overrides: Overrides = (
     own = asked.load(settings, overrides)
     with by_the_rules_alone():
         check_input(asked, own)
-    for sentence in new_charge(asked, own):
+    plans = asked.plans(own) if own.is_private and own.draws_noise else {}
+    for sentence in new_charge(plans, own):
         print_block(sentence)
     print("The settings and the input are in order.")
 

@@ -16,10 +16,9 @@ from ..tasks.ledger.caps import Caps, EpsilonCap, set_caps, summary
 from ..tasks.ledger.identity import forget_ledger, list_ledger, listed_ledgers
 from ..tasks.ledger.store import Ledger, open_ledger, refuse_unreachable
 from ..tasks.products.registry import existing_run
-from ..tasks.runs.charged_files import digest_of
 from ..tasks.runs.directory import RunDirectory, identity_of, make_identity
 from ..tasks.runs.errors import BudgetRefused, InputRefused
-from ..tasks.runs.files import name_recorded
+from ..tasks.runs.files import digest_of, name_recorded
 from ..tasks.runs.names import below
 from ..tasks.runs.settings import checked_loss, checked_probability, exact_fraction
 from .console import AsJson, RunFolder, print_ledger

@@ -12,8 +12,7 @@ from ..tasks.detailed_groups.settings import DetailedGroupsSettings
 from ..tasks.products.plan import read_plan
 from ..tasks.products.registry import existing_run, product
 from ..tasks.products.statement import summarise_statement
-from ..tasks.runs.charged_files import refuse_altered
-from ..tasks.runs.directory import RunDirectory
+from ..tasks.runs.directory import RunDirectory, refuse_altered
 from ..tasks.runs.errors import InputRefused
 from ..tasks.runs.files import write_page, write_text
 from ..tasks.topdown.settings import TopdownSettings

@@ -25,8 +25,7 @@ from spineflow.plots import plot_budget, plot_errors, plot_margins
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.products.budget import Cost
 from spineflow.tasks.products.registry import OF_ONE_INPUT, find_product
-from spineflow.tasks.runs.charged_files import refuse_altered
-from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.directory import RunDirectory, refuse_altered
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY
 from spineflow.tasks.runs.settings_files import settings_of_run, settings_tree

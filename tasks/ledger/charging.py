@@ -15,16 +15,15 @@ import pyarrow as pa
 
 from ..noise.distributions import RandomSource, SeededRandom, SystemRandom
 from ..noise.draws import NoiseDraws, UnchargedNoise
-from ..runs.charged_files import (
-    digest_of,
+from ..runs.directory import (
+    RunDirectory,
     digests_by_name,
-    digests_of,
+    identity_of,
     refuse_altered,
     write_charged,
 )
-from ..runs.directory import RunDirectory, identity_of
 from ..runs.errors import BudgetRefused
-from ..runs.files import Recording, name_recorded, sha256_of_file
+from ..runs.files import Recording, digest_of, digests_of, name_recorded, sha256_of_file
 from ..runs.settings import ProductSettings
 from ..runs.stamps import write_parquet_once
 from .caps import caps_of
@@ -184,8 +183,8 @@ def _compare_with_ledger(
     """
     ledger, run_id = ledger_at(Path(settings.privacy.ledger)), run.read_manifest()["run_id"]
     names = {path.relative_to(run.root).as_posix(): path for path in files}
-    existing = {name: path for name, path in names.items() if path.exists()}
-    found = dict(zip(existing, digests_of(existing.values()), strict=True))
+    digests = zip(names, digests_of(names.values()), strict=True)
+    found = {name: digest for name, digest in digests if digest is not None}
     missing = verify_published(ledger, run_id, identity_of(run), found, names)
     for name, digest in missing.items():
         if not name_recorded(names[name], digest, run.unrecorded(names[name])):

@@ -21,9 +21,8 @@ from ..ledger.plan import UniversePlan
 from ..pages.document import NONE, Document, Table, to_markdown
 from ..pages.numbers import format_delta, format_epsilon, format_upper_bound
 from ..pages.template import parts_of, table
-from ..runs.charged_files import digests_of
 from ..runs.directory import RunDirectory
-from ..runs.files import read_record, write_page, write_record, write_text
+from ..runs.files import digests_of, read_record, write_page, write_record, write_text
 from ..runs.settings import ProductSettings
 from .acceptance import CERTIFICATE
 from .budget import Cost, ExactEpsilons, noise_table, unknown_parts

@@ -21,8 +21,7 @@ from ..ledger.plan import Measure, UniversePlan
 from ..noise.draws import Noise
 from ..noise.quantiles import COVERAGE, loss_for_margin
 from ..pages.numbers import format_rho
-from ..runs.charged_files import digests_by_name
-from ..runs.directory import RunDirectory
+from ..runs.directory import RunDirectory, digests_by_name
 from ..runs.errors import BudgetRefused, InputRefused, refuse_errors
 from ..runs.files import read_record, write_record
 from ..runs.names import did_you_mean

@@ -186,6 +186,14 @@ class Product:
             raise ValueError(f"{self.name} measures nothing")
         return read_plan(run) if plan_file(run).exists() else self.plan(settings, run)
 
+    def plans(self, settings: ProductSettings) -> dict[str, Plan]:
+        """The plan of a run from settings and public files alone, under an empty name, or those of
+        its products by their names."""
+        if self.plan is not None:
+            return {"": self.plan(settings, None)}
+        parts = _parts(settings).items()
+        return {n: plan for n, (own, part) in parts for plan in own.plans(part).values()}
+
     def costs(self, settings: ProductSettings) -> dict[str, Any]:
         """The cost of a run by universe, or by name of several products, from settings and public
         files alone."""

@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from .charged_files import CHARGED, digests_if_there, digests_of, refuse_altered
-from .directory import DERIVED, RunDirectory, code_version
+from .directory import CHARGED, DERIVED, RunDirectory, code_version, refuse_altered
 from .errors import BudgetRefused, InputRefused, SpineflowError
-from .files import NOT_PRIVATE, TEMPORARY_SUFFIX
+from .files import NOT_PRIVATE, TEMPORARY_SUFFIX, digests_of
 
 RELEASE, UNCHECKED, MEASUREMENTS = "release", "release-unchecked", "measurements"
 CHECKS = "validation/checks.json"
@@ -68,7 +67,7 @@ def record_files(run: RunDirectory) -> None:
     is_charged = manifest["privacy"] != NOT_PRIVATE and manifest["product"] != OF_OTHERS
     if is_charged and not run.release.exists():
         names = [name for name in names if not _is_noise(Damage(name, is_missing=False))]
-    found = digests_if_there([run.root / name for name in names])
+    found = digests_of([run.root / name for name in names])
     beside = {name: digest for name, digest in zip(names, found, strict=True) if digest is not None}
     if beside != manifest.get("beside"):
         run.update_manifest(beside=beside)
@@ -96,7 +95,7 @@ def mend(run: RunDirectory) -> list[str]:
     manifest = run.read_manifest()
     recorded = manifest.get("beside", {}) | _artifact_digests(manifest)
     sentences = []
-    if recorded.get(CHARGED) not in (None, *digests_if_there([run.root / CHARGED])):
+    if recorded.get(CHARGED) not in (None, *digests_of([run.root / CHARGED])):
         # The ledger has the same.
         (run.root / CHARGED).unlink(missing_ok=True)
         sentences.append(f"{Damage(CHARGED, is_missing=False)}, and is removed")
@@ -120,7 +119,7 @@ def find_damage(run: RunDirectory, recorded: Mapping[str, str]) -> list[Damage]:
     """The missing or changed files, among all with a digest in the run."""
     other = UNCHECKED if run.release.exists() else RELEASE
     names = [name for name in recorded if is_needed(name) and not name.startswith(f"{other}/")]
-    found = digests_if_there([run.root / name for name in names])
+    found = digests_of([run.root / name for name in names])
     return [
         Damage(name, digest is None)
         for name, digest in zip(names, found, strict=True)

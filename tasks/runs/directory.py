@@ -10,7 +10,7 @@ import re
 import secrets
 import shutil
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,6 +23,8 @@ from .files import (
     NOT_PRIVATE,
     STAMP_FILE,
     TEMPORARY_SUFFIX,
+    digest_of,
+    digests_of,
     discard_all_unfinished,
     remove_temporaries,
     write_record,
@@ -71,6 +73,9 @@ RELEASE_CHANGED = "release"
 
 OWN_DIGEST = "digest"
 """Key of a manifest with the digest of all the rest."""
+
+CHARGED = "spine/charged.json"
+"""File of a run that has the digests that it was charged with."""
 
 _FIRST_ENTRIES = (LOCK, IDENTITY, "confidential", "settings.toml", STAMP_FILE)
 """Entries that a run may leave if it is killed before its manifest is written."""
@@ -411,6 +416,55 @@ def _may_be_left(name: str) -> bool:
     """Whether a file or folder may be left over from a run killed before its manifest."""
     written = re.fullmatch(rf"(settings\.toml|manifest\.json)\.\w+{TEMPORARY_SUFFIX}", name)
     return name in _FIRST_ENTRIES or written is not None
+
+
+def digests_by_name(run: RunDirectory, files: Iterable[Path]) -> dict[str, str]:
+    """Digests of files of a run by name, its settings among them."""
+    return {
+        path.relative_to(run.root).as_posix(): digest_of(path)
+        for path in sorted({run.settings, *files})
+    }
+
+
+def write_charged(run: RunDirectory, charged_files: Mapping[str, str]) -> None:
+    """Keep in the run the digests that its draws were charged with."""
+    write_record(run.root / CHARGED, dict(charged_files))
+
+
+def refuse_altered(run: RunDirectory, charged_files: Mapping[str, str] | None = None) -> None:
+    """Raise InputRefused if a file that decides the draws differs from the charged one.
+
+    When a run is charged, the digests of its settings, its spine or tree, its plan and its
+    parameters are entered in the ledger, and kept in the run as well, so that every step can
+    compare its input without asking the ledger. Steps that draw, check or report compare with the
+    ledger's own, `charged_files`, too. A run without a charge has none.
+    """
+    charged = _charged(run) if charged_files is None else charged_files
+    paths = [below(run.root, *name.split("/")) for name in charged]
+    for path, digest, wanted in zip(paths, digests_of(paths), charged.values(), strict=True):
+        if digest != wanted:
+            fault = (
+                "is missing, and the run was charged with it"
+                if digest is None
+                else "has been edited since the run was charged"
+            )
+            raise InputRefused(f"{path} {fault}; put it back, or start a new run.")
+
+
+def _charged(run: RunDirectory) -> dict[str, str]:
+    file = run.root / CHARGED
+    try:
+        charged: dict[str, str] = json.loads(file.read_text(encoding="utf-8"))
+        for name in charged:
+            below(run.root, *name.split("/"))
+        return charged
+    except FileNotFoundError:
+        return {}
+    except (ValueError, OSError):
+        raise InputRefused(
+            f"{file} cannot be read; remove it and resume the run, which makes it again from the "
+            "ledger."
+        ) from None
 
 
 def discard_stages(run: RunDirectory, names: Sequence[str] = DERIVED) -> None:

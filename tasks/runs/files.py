@@ -22,6 +22,7 @@ import secrets
 import shutil
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import lru_cache, wraps
@@ -129,6 +130,26 @@ def sha256_of_file(path: Path) -> str:
     """Hexadecimal SHA-256 of a file's bytes; for public files only."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+@cache_unchanged(lambda path: path, at_most=1 << 17)
+def digest_of(path: Path) -> str:
+    """SHA-256 of a public file; cached while the file is unchanged."""
+    return sha256_of_file(path)
+
+
+def digests_of(paths: Iterable[Path]) -> list[str | None]:
+    """The `digest_of` many public files, None for missing ones, in as many threads as there are
+    processors: a continued run hashes all noisy measurements again, 17 GB for a nation.
+    """
+
+    def digest_if_there(path: Path) -> str | None:
+        with suppress(FileNotFoundError):
+            return digest_of(path)
+        return None
+
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        return list(threads.map(digest_if_there, paths))
 
 
 @contextmanager

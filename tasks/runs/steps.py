@@ -19,9 +19,9 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.states import Completed
 
-from .charged_files import digest_of, refuse_altered
-from .directory import RunDirectory
+from .directory import RunDirectory, refuse_altered
 from .errors import SpineflowError, StorageFailed, confined_error
+from .files import digest_of
 from .handles import Artifact, Made, meter_work, reused, stopwatch
 from .settings import ProductSettings
 from .settings_files import settings_of_run

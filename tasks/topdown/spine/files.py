@@ -45,10 +45,9 @@ from ...answers.estimates import read_estimates
 from ...census.census import Universe
 from ...census.queries import marginal_query
 from ...census.schema import Schema
-from ...runs.charged_files import digest_of
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
-from ...runs.files import cache_unchanged, replacing
+from ...runs.files import cache_unchanged, digest_of, replacing
 from ...runs.stamps import write_parquet
 from ..paths import geography_file, spine_folder
 from ..settings import TopdownSettings

@@ -24,7 +24,8 @@ from spineflow.tasks.ledger.recognition import InputDigest
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.noise.distributions import DISCRETE_GAUSSIAN
 from spineflow.tasks.noise.draws import Noise
-from spineflow.tasks.runs import charged_files as charged_files_of_runs
+from spineflow.tasks.runs import directory
+from spineflow.tasks.runs import files as files_of_runs
 from spineflow.tasks.runs.directory import (
     RunDirectory,
     identity_of,
@@ -344,11 +345,11 @@ def test_what_was_hashed_is_not_read_again_unless_it_was_altered(
     for path in files:
         measured(run, settings, path)
     entered(run)
-    charged_files_of_runs.refuse_altered(run)
-    charged_files_of_runs.digests_of(files)
+    directory.refuse_altered(run)
+    files_of_runs.digests_of(files)
     read = []
     monkeypatch.setattr(
-        charged_files_of_runs,
+        files_of_runs,
         "sha256_of_file",
         lambda path: read.append(path) or sha256_of_file(path),
     )

@@ -15,18 +15,24 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from spineflow.tasks.runs import charged_files
-from spineflow.tasks.runs.charged_files import digest_of, refuse_altered
+from spineflow.tasks.runs import files
 from spineflow.tasks.runs.directory import (
     IDENTITY,
     LOCK,
     RunDirectory,
+    refuse_altered,
     remove_derived,
     remove_unfinished,
     start_run,
 )
 from spineflow.tasks.runs.errors import InputRefused, SpineflowError
-from spineflow.tasks.runs.files import STAMP_FILE, cache_unchanged, read_record, sha256_of_file
+from spineflow.tasks.runs.files import (
+    STAMP_FILE,
+    cache_unchanged,
+    digest_of,
+    read_record,
+    sha256_of_file,
+)
 from spineflow.tasks.runs.handles import Artifact
 
 HOLDER = """
@@ -200,7 +206,7 @@ def read(monkeypatch) -> list[str]:
         names.append(path.name)
         return sha256_of_file(path)
 
-    monkeypatch.setattr(charged_files, "sha256_of_file", noted)
+    monkeypatch.setattr(files, "sha256_of_file", noted)
     return names
 
 
