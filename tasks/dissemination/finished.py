@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, ValidationError
 
-from ..pages.template import render_template
+from ..pages.document import render_template
 from ..products.acceptance import CERTIFICATE
 from ..products.plan import read_plan
 from ..products.statement import combine_parts

@@ -26,7 +26,7 @@ import pandas as pd
 from ..pages.document import NONE, Block, Document, Figure, FrontPage, Link, Section, Table
 from ..pages.figures import line_chart
 from ..products.acceptance import publish_release
-from ..products.reports import provenance, stages_section
+from ..products.reports import provenance, stages_blocks
 from ..runs.directory import RunDirectory
 from ..runs.files import NOT_PRIVATE, replacing
 from .ingest import evidence_file, figures_file
@@ -189,7 +189,7 @@ def page(run: RunDirectory, settings: EvidenceSettings) -> Document:
             _methods(figures, settings),
             Section("Accuracy", tuple(_accuracy(figures, settings, levels))),
             *_attacks(figures, settings),
-            stages_section(run),
+            Section("Seconds of work", stages_blocks(run)),
         ),
         STAMP,
         FrontPage(

@@ -18,9 +18,8 @@ from typing import Any
 
 from ..ledger.exact_curve import known_epsilon
 from ..ledger.plan import UniversePlan
-from ..pages.document import NONE, Document, Table, to_markdown
+from ..pages.document import NONE, Document, Table, document_of, table, to_markdown
 from ..pages.numbers import format_delta, format_epsilon, format_upper_bound
-from ..pages.template import parts_of, table
 from ..runs.directory import RunDirectory
 from ..runs.files import digests_of, read_record, write_page, write_record, write_text
 from ..runs.settings import ProductSettings
@@ -179,14 +178,14 @@ def certificate_document(
 
 def certificate_page(template: str, settings: ProductSettings, **context: Any) -> Document:
     """A certificate from a template, which may state the dataset's spent budget."""
-    title, _, (first, *sections) = parts_of(
+    return document_of(
         template,
+        settings.stamp,
         settings=settings,
         composed_sentence=composed_sentence,
         draws_table=draws_table,
         **context,
     )
-    return Document(title, tuple(map(str, first.blocks)), tuple(sections), settings.stamp)
 
 
 def record_of_release(

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..ledger.plan import UniversePlan
-from ..pages.document import NONE, Block, Details, Document, FrontPage, Link, Section, Table
-from ..pages.template import parts_of
+from ..pages.document import NONE, Block, Details, Document, FrontPage, Link, Table, document_of
 from ..runs.directory import RunDirectory
 from ..runs.files import read_record
 from ..runs.settings import ProductSettings
@@ -44,36 +43,26 @@ def report_document(
     verdict = f"Released: all {n_checks} independent checks of the result passed."
     if passed < n_checks:
         verdict = f"Withheld: {n_checks - passed} of {n_checks} independent checks failed."
-    title, panels, (first, *sections) = parts_of(
+    links = (*certificate_links(run), *links, *_file_links(run))
+    return document_of(
         template,
+        settings.stamp,
+        FrontPage(verdict, passed == n_checks, summarise_statement(plan.statement), (), links),
+        provenance(run),
+        folded=True,
         settings=settings,
         plan=plan,
         warnings=warnings_of(run),
         counts=counts if passed == n_checks else (),
         spent=spent_in_brief(settings),
         checks=checks_table(run),
-        stages=stages_section(run).blocks,
+        stages=stages_blocks(run),
         losses=losses_table(plan.statement.losses) if plan.statement.losses else None,
         noise_table=noise_table,
         noise_of=noise_of,
         budget_of=budget_of,
         DEVIATION="standard deviation of the noise",
         **context,
-    )
-    return Document(
-        title,
-        tuple(map(str, first.blocks)),
-        tuple(sections),
-        settings.stamp,
-        FrontPage(
-            verdict,
-            passed == n_checks,
-            summarise_statement(plan.statement),
-            tuple(panels),
-            (*certificate_links(run), *links, *_file_links(run)),
-        ),
-        provenance(run),
-        folded=True,
     )
 
 
@@ -160,12 +149,11 @@ def _checks(run: RunDirectory) -> list[dict]:
     return read_record(run.outcomes)["checks"]
 
 
-def stages_section(run: RunDirectory) -> Section:
+def stages_blocks(run: RunDirectory) -> tuple[Block, ...]:
     """Seconds of work of every finished stage; the report's own are known once it is written."""
-    rows = tuple(stage_seconds(run).items())
-    blocks: list[Block] = [f"{sum(stage_seconds(run).values()):.0f} seconds in all."]
-    blocks.append(Details("Stage by stage", (Table(("stage", "seconds"), rows),)))
-    return Section("Seconds of work", tuple(blocks))
+    seconds = stage_seconds(run)
+    stages = Table(("stage", "seconds"), tuple(seconds.items()))
+    return f"{sum(seconds.values()):.0f} seconds in all.", Details("Stage by stage", (stages,))
 
 
 def budget_of(universe: UniversePlan) -> dict[str, float]:

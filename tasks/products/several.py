@@ -11,16 +11,15 @@ from typing import Any
 
 from ..ledger.caps import summary
 from ..ledger.store import open_ledger
-from ..pages.document import Document, FrontPage, Link, Section
+from ..pages.document import FrontPage, Link, Section, document_of
 from ..pages.numbers import format_delta, format_epsilon
-from ..pages.template import parts_of
 from ..runs.directory import RunDirectory
 from ..runs.files import write_page, write_record
 from ..runs.settings import ProductSettings
 from .acceptance import CERTIFICATE, publish_release
 from .certificate import certificate_page, files_table, record_of_release, write_document
 from .plan import VERSION
-from .reports import certificate_links, passed_and_all, provenance, stages_section
+from .reports import certificate_links, passed_and_all, provenance, stages_blocks
 from .spent import composed_sentence, dataset_spending, draws_table, stated_sentence
 from .statement import Statement
 
@@ -77,8 +76,20 @@ def write_products_report(
         verdict = f"{n_checks - passed} of {n_checks} checks of {len(parts)} products failed."
     dataset = _dataset(settings)
     spent = {} if dataset is None else dataset["products"]
-    title, panels, (first, *sections) = parts_of(
+    links = [Link(f"Report: {name}", f"../{name}/report/report.html") for name in products]
+    front = FrontPage(
+        verdict,
+        passed == n_checks,
+        _guarantee(settings, dataset),
+        (),
+        (*certificate_links(run), *links),
+    )
+    document = document_of(
         "products/templates/products_report.md.j2",
+        settings.stamp,
+        front,
+        provenance(run),
+        folded=True,
         settings=settings,
         dataset=dataset,
         spent={name: float(Fraction(own["rho"])) for name, own in spent.items()},
@@ -86,19 +97,7 @@ def write_products_report(
         further=further,
         draws_table=draws_table,
         composed_sentence=composed_sentence,
-        stages=stages_section(run).blocks,
-    )
-    links = [Link(f"Report: {name}", f"../{name}/report/report.html") for name in products]
-    front = FrontPage(
-        verdict,
-        passed == n_checks,
-        _guarantee(settings, dataset),
-        tuple(panels),
-        (*certificate_links(run), *links),
-    )
-    introduction = tuple(map(str, first.blocks))
-    document = Document(
-        title, introduction, tuple(sections), settings.stamp, front, provenance(run), True
+        stages=stages_blocks(run),
     )
     return write_page(run.report, document)
 

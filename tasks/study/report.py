@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from ..pages.document import NONE, Cell, Document, Figure, FrontPage, Link, Section, Table
+from ..pages.document import NONE, Cell, Document, Figure, FrontPage, Link, Section, Table, bars
 from ..pages.figures import line_chart
-from ..pages.template import bars
 from ..products.acceptance import publish_release
-from ..products.reports import provenance, stages_section
+from ..products.reports import provenance, stages_blocks
 from ..runs.directory import RunDirectory
 from ..runs.files import NOT_PRIVATE, write_page, write_text
 from ..runs.settings_files import dump_settings
@@ -67,7 +66,7 @@ def write_tuning_report(
     `found` has the best trial of each variant that meets the criterion, best first.
     """
     results = Section("Results of the search", ("No variant meets the criterion within the grid.",))
-    sections = [results, _trials(settings, trials), stages_section(run)]
+    sections = [results, _trials(settings, trials), Section("Seconds of work", stages_blocks(run))]
     if found:
         sections[:1] = [_winners(settings, found), _accuracy(run, settings, found)]
     document = Document(

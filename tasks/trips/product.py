@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ...validation.trips import check_privacy, run_checks
-from ..pages.document import Block
-from ..pages.template import table
+from ..pages.document import Block, table
 from ..products.certificate import Facts
 from ..products.comparison import read_errors
 from ..products.product import Accuracy, Checks, Figures, Product, Rules, Words, count_released_rows

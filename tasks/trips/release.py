@@ -70,8 +70,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from ..pages.document import Block, Document, Table
-from ..pages.template import parts_of
+from ..pages.document import Block, Document, Table, parts_of
 from ..products.budget import Cost
 from ..products.comparison import errors_table, write_errors
 from ..products.plan import Plan

@@ -23,9 +23,8 @@ import pyarrow.parquet as pq
 from ...census.queries import TOTAL, marginal_query
 from ...census.schema import Schema
 from ...dissemination.fitness import counts_in_margins, fitness
-from ...pages.document import NONE, Block, Document, Link, Table
+from ...pages.document import NONE, Block, Document, Link, Table, bars, parts_of, table
 from ...pages.numbers import format_delta, format_epsilon, format_rho
-from ...pages.template import bars, parts_of, table
 from ...products.budget import Cost, ExactEpsilons
 from ...products.certificate import Facts, epsilons_table, parts_table
 from ...products.plan import Plan

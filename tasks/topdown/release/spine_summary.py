@@ -35,9 +35,8 @@ from ....geography.variance import (
 from ...census.invariants import read_geography, read_invariants
 from ...census.queries import marginal_query
 from ...census.schema import Schema
-from ...pages.document import NONE, Block, Document, Figure, Section, Table
+from ...pages.document import NONE, Block, Document, Figure, Section, Table, document_of
 from ...pages.figures import bar_chart
-from ...pages.template import parts_of
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.files import read_declared
@@ -380,14 +379,13 @@ MOST_ENTITIES = 1000
 
 def spine_document(settings: TopdownSettings, found: SpineDistances) -> Document:
     """Statistics and entities of every universe; the farthest entities are first."""
-    title, _, (first, *sections) = parts_of(
+    return document_of(
         "topdown/templates/distances.md.j2",
         settings=settings,
         spine=SPINE_NAMES[settings.geography.spine],
         most=MOST_ENTITIES,
         universes=[_facts(settings, found, universe) for universe in settings.run.universes],
     )
-    return Document(title, tuple(map(str, first.blocks)), tuple(sections))
 
 
 def entity_tables(

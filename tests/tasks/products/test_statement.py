@@ -17,9 +17,8 @@ from spineflow.tasks.ledger.accounting import (
     epsilon_tight,
 )
 from spineflow.tasks.ledger.plan import REPORT_DELTA
-from spineflow.tasks.pages.document import Document, to_html, to_markdown
+from spineflow.tasks.pages.document import Document, parts_of, to_html, to_markdown
 from spineflow.tasks.pages.numbers import format_delta, format_epsilon, format_upper_bound
-from spineflow.tasks.pages.template import parts_of
 from spineflow.tasks.products.statement import (
     Statement,
     UniversePlan,

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import pytest
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.dissemination.fitness import counts_in_margins
-from spineflow.tasks.pages.document import Document, to_html
-from spineflow.tasks.pages.template import parts_of
+from spineflow.tasks.pages.document import Document, parts_of, to_html
 from spineflow.tasks.products.product import Caution
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.intervals import run_posterior

@@ -13,9 +13,8 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from ....pages.document import Document, Table
+from ....pages.document import Document, Table, document_of
 from ....pages.numbers import format_epsilon
-from ....pages.template import parts_of
 from ....products.comparison import (
     CONFIDENTIAL,
     ComparedRun,
@@ -47,8 +46,10 @@ def accuracy_document(label: str, settings: TopdownSettings, figures: AccuracyFi
     shares: dict[str, pd.DataFrame] = {}
     if len(criterion):
         shares = dict(iter(criterion[criterion["entities"] > 0].groupby("population", sort=False)))
-    title, _, (introduction, *sections) = parts_of(
+    return document_of(
         "topdown/templates/accuracy.md.j2",
+        "; ".join(filter(None, stamps)) or None,
+        folded=True,
         settings=settings,
         label=label,
         most_core=MOST_CORE,
@@ -65,9 +66,6 @@ def accuracy_document(label: str, settings: TopdownSettings, figures: AccuracyFi
         },
         quantities=list(_quantities(settings, errors)),
     )
-    stamp = "; ".join(filter(None, stamps)) or None
-    words = tuple(map(str, introduction.blocks))
-    return Document(title, words, tuple(sections), stamp, folded=True)
 
 
 def _core_of(settings: TopdownSettings, universe: str) -> dict[str, Any]:
