@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..tasks.pages.document import Document, Section
 from ..tasks.products.budget import costs_to_json
-from ..tasks.products.privacy_curves import curve_points, delta_chart, trade_off, trade_offs
+from ..tasks.products.privacy_curves import curve_points, delta_chart, trade_offs
 from ..tasks.products.product import Caution, Product
 from ..tasks.products.registry import product
 from ..tasks.runs.errors import InputRefused
@@ -86,8 +86,7 @@ def write_curve(asked: Product, settings: ProductSettings, file: Path) -> tuple[
         )
     points = {name: curve_points(curve) for name, curve in curves.known.items()}
     chart = delta_chart(curves.rhos, points, curves.together)
-    tested = {name: trade_off(curve) for name, curve in curves.tested.items()}
-    tests = trade_offs(tested, curves.others, curves.question) if tested else ()
+    tests = trade_offs(curves.tested, curves.others, curves.question) if curves.tested else ()
     section = Section("Privacy curve", (*tests, chart))
     write_page(file, Document("The guarantee of the budget", (), (section,), settings.stamp))
     return tests[:2]

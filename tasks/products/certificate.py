@@ -136,7 +136,7 @@ def write_certificate(
     Raises BudgetRefused if the ledger cannot be used, or lacks the run's draws.
     """
     folder, manifest = run.unchecked_release, run.read_manifest()
-    spent = dataset_spending(settings, {manifest["run_id"]: plan.statement})
+    spent = dataset_spending(settings, {manifest["run_id"]: plan.statement}, is_exact=True)
     exact = exact_of(settings, plan, facts)
     costs = facts.costs if settings.is_private else ()
     record = {

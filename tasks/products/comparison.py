@@ -117,22 +117,12 @@ def comparison_document(
     rows = tuple((name, *(one.facts.get(name, "") for one in compared)) for name in about)
     sections = [Section("The runs", (Table(("", *labels), rows),))]
     indexed = [one.errors.set_index(list(keys)) for one in compared]
-    index = indexed[0].index
-    for other in indexed[1:]:
-        index = index.append(other.index.difference(index, sort=False))
+    headers = (*(key.replace("_", " ") for key in keys), *labels)
     for column, words in figures.items():
-        found = [own[column].reindex(index) for own in indexed if column in own]
-        if len(found) < len(indexed):
-            continue
-        body = tuple(
-            (
-                *map(str, place if isinstance(place, tuple) else (place,)),
-                *(_format_value(own.iloc[i]) for own in found),
-            )
-            for i, place in enumerate(index)
-        )
-        headers = (*(key.replace("_", " ") for key in keys), *labels)
-        sections.append(Section(words[:1].upper() + words[1:], (Table(headers, body),)))
+        if all(column in own for own in indexed):
+            found = pd.concat([own[column].map(_format_value) for own in indexed], axis=1)
+            body = found.fillna("").reset_index().astype(str).itertuples(index=False, name=None)
+            sections.append(Section(words[:1].upper() + words[1:], (Table(headers, tuple(body)),)))
     stamps = [CONFIDENTIAL] * any(one.settings.input.confidential for one in compared)
     stamps += [one.settings.stamp for one in compared if one.settings.stamp is not None]
     stamp = "; ".join(dict.fromkeys(stamps)) or None

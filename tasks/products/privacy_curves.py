@@ -82,11 +82,7 @@ def exact_figures(curves: Curves | None, parts: Collection[str]) -> tuple[Block,
         return ()
     points = {name: curve_points(curve) for name, curve in known.items()}
     return (
-        *trade_offs(
-            {name: trade_off(curve) for name, curve in known.items()},
-            curves.others,
-            curves.question,
-        ),
+        *trade_offs(known, curves.others, curves.question),
         delta_chart(curves.rhos, points, curves.together),
     )
 
@@ -160,14 +156,14 @@ def trade_off(curve: PrivacyCurve) -> TradeOff:
 
 
 def trade_offs(
-    found: Mapping[str, TradeOff], others: str, question: str
+    curves: Mapping[str, PrivacyCurve], others: str, question: str
 ) -> tuple[str, str, Figure]:
-    """The power of tests about one record, by the names of trade-offs, as two sentences and a
-    picture.
+    """The power of tests about one record, by the names of curves, as two sentences and a picture.
 
     `others` names the records that an adversary knows, `question` the question about the remaining
     one, such as "whether this one is as suspected rather than some other".
     """
+    found = {name: trade_off(curve) for name, curve in curves.items()}
     series = {
         **{name: (FALSE_POSITIVES, own.false_negatives) for name, own in found.items()},
         "by guessing": (FALSE_POSITIVES, 1 - FALSE_POSITIVES),

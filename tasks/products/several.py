@@ -9,8 +9,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from ..ledger.caps import summary
-from ..ledger.store import open_ledger
 from ..pages.document import FrontPage, Link, Section, document_of
 from ..pages.numbers import format_delta, format_epsilon
 from ..runs.directory import RunDirectory
@@ -74,7 +72,7 @@ def write_products_report(
     verdict = f"{len(parts)} products are released: all {n_checks} checks of them passed."
     if passed < n_checks:
         verdict = f"{n_checks - passed} of {n_checks} checks of {len(parts)} products failed."
-    dataset = _dataset(settings)
+    dataset = dataset_spending(settings, {})
     spent = {} if dataset is None else dataset["products"]
     links = [Link(f"Report: {name}", f"../{name}/report/report.html") for name in products]
     front = FrontPage(
@@ -117,15 +115,6 @@ def _guarantee(settings: ProductSettings, dataset: Mapping[str, Any] | None) -> 
     )
 
 
-def _dataset(settings: ProductSettings) -> Mapping[str, Any] | None:
-    """The dataset's summary in its ledger; None for runs that are not private."""
-    if not settings.is_private:
-        return None
-    ledger = open_ledger(Path(settings.privacy.ledger), must_exist=True)
-    found: Mapping[str, Any] = summary(ledger)["datasets"][settings.privacy.dataset]
-    return found
-
-
 def write_products_certificate(
     run: RunDirectory, settings: ProductSettings, products: Mapping[str, Statement], folder: Path
 ) -> None:
@@ -138,7 +127,8 @@ def write_products_certificate(
     """
     parts = {name: RunDirectory(run.root / name) for name in products}
     run_ids = {name: part.read_manifest()["run_id"] for name, part in parts.items()}
-    spent = dataset_spending(settings, {run_ids[name]: stated for name, stated in products.items()})
+    stated = {run_ids[name]: statement for name, statement in products.items()}
+    spent = dataset_spending(settings, stated, is_exact=True)
     certificates = [
         {
             "product": name,

@@ -25,18 +25,19 @@ from .statement import Statement, least_charge
 
 
 def dataset_spending(
-    settings: ProductSettings, own: Mapping[str, Statement]
+    settings: ProductSettings, own: Mapping[str, Statement], *, is_exact: bool = False
 ) -> Mapping[str, Any] | None:
     """All draws from the dataset of these settings, as in `summary`; None without a charge.
 
-    `own` are the statements of the runs, by their ids, whose draws must be among them. Raises
-    BudgetRefused if the ledger cannot be used, or has less for one of these runs than it states.
+    `own` are the statements of the runs, by their ids, whose draws must be among them; `is_exact`
+    whether the epsilon by the exact curve is computed too. Raises BudgetRefused if the ledger
+    cannot be used, or has less for one of these runs than it states.
     """
     if not settings.draws_noise or not settings.is_private:
         return None
     ledger = open_ledger(Path(settings.privacy.ledger), must_exist=True)
     name = settings.privacy.dataset
-    spent = summary(ledger, is_exact=True, only=name)["datasets"].get(name, {"products": {}})
+    spent = summary(ledger, is_exact=is_exact, only=name)["datasets"].get(name, {"products": {}})
     for run_id, statement in own.items():
         if not _covers_statement(spent, run_id, statement):
             raise BudgetRefused(uncharged_message(ledger, run_id))

@@ -28,7 +28,7 @@ from ...pages.numbers import format_delta, format_epsilon, format_rho
 from ...products.budget import Cost, ExactEpsilons
 from ...products.certificate import Facts, epsilons_table, parts_table
 from ...products.plan import Plan
-from ...products.privacy_curves import curve_points, trade_off, trade_offs
+from ...products.privacy_curves import curve_points, trade_offs
 from ...products.reports import MOST_COUNTS, report_document
 from ...runs.directory import RunDirectory
 from ..measurement.measure import public_plan
@@ -284,7 +284,7 @@ def exact_figures(
     budgets = {universe: settings.budget_of(universe) for universe in settings.run.universes}
     paths = {universe: paths_of(spine_of(run, universe)) for universe in budgets}
     of_changes = whole_curves(settings, paths)
-    tests = {name: trade_off(curve) for name, curve in of_changes.items() if curve is not None}
+    tests = {name: curve for name, curve in of_changes.items() if curve is not None}
     points = {}
     for universe in known:
         curve = of_changes.get(universe) or exact_curve(budgets[universe], paths[universe])

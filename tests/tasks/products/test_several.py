@@ -9,7 +9,8 @@ from spineflow.tasks.ledger.accounting import ONE_OF_SEVERAL, Guarantee
 from spineflow.tasks.ledger.charges import charge
 from spineflow.tasks.ledger.plan import UniversePlan
 from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.products.several import _dataset, _guarantee
+from spineflow.tasks.products.several import _guarantee
+from spineflow.tasks.products.spent import dataset_spending
 from spineflow.tasks.runs.settings import ProductSettings
 
 
@@ -40,7 +41,7 @@ def test_what_a_dataset_has_spent_is_told_by_product_and_together(tmp_path: Path
     """rho 1/2 and 3/2: 2 in all, of which no other dataset's are."""
     spend(tmp_path)
     settings = settings_of(tmp_path)
-    dataset = _dataset(settings)
+    dataset = dataset_spending(settings, {})
     spent = {name: own["rho"] for name, own in dataset["products"].items()}
     assert spent == {"topdown": "1/2", "trips": "3/2"}
     sentence = _guarantee(settings, dataset)
@@ -51,12 +52,12 @@ def test_what_a_dataset_has_spent_is_told_by_product_and_together(tmp_path: Path
     )
     ledger = open_ledger(tmp_path / "ledger.db")
     charge(ledger, run_id="homes", draws=[homes], dataset="town", product="topdown", inputs={})
-    sentence = _guarantee(settings, _dataset(settings))
+    sentence = _guarantee(settings, dataset_spending(settings, {}))
     assert "from a rho of 3)" in sentence
     assert "over all records that one person's change may change, rho is 6" in sentence
 
 
 def test_what_is_not_private_is_not_charged(tmp_path: Path) -> None:
     public = settings_of(tmp_path, seed=1)
-    assert _dataset(public) is None
+    assert dataset_spending(public, {}) is None
     assert _guarantee(public, None).startswith("Nothing is guaranteed: ")

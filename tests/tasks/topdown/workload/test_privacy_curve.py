@@ -70,7 +70,7 @@ def test_no_guess_of_two_records_is_right_more_often_and_the_best_is_as_often() 
 def test_a_trade_off_is_told_of_every_universe_with_noise() -> None:
     assert exact_curve(replace(BUDGET, infinite=True)) is None
     curve = exact_curve(BUDGET, [BUDGET.geolevel_shares])
-    told_apart, suspicions, figure = trade_offs({"persons": trade_off(curve)}, OTHERS, QUESTION)
+    told_apart, suspicions, figure = trade_offs({"persons": curve}, OTHERS, QUESTION)
     percent = math.ceil(100 * trade_off(exact_curve(BUDGET)).told_apart)
     assert f"a probability of at most {percent} % for persons;" in told_apart
     assert "for persons" in suspicions and "by guessing" in figure.svg
