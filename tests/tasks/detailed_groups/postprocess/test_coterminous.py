@@ -11,6 +11,7 @@ from spineflow.tasks.detailed_groups.postprocess.run import (
     DONATED,
     copy_coterminous,
     coterminous_sets,
+    sets_of_rows,
 )
 
 TYPES = ("STATE", "COUNTY", "PLACE", "AIANNH")
@@ -31,7 +32,7 @@ def by_definition(regions: dict, inhabitable) -> set[frozenset[tuple[str, str]]]
 
 def as_sets(found) -> set[frozenset[tuple[str, str]]]:
     members: dict[int, set] = {}
-    for region_type, known in found.number.items():
+    for region_type, known in found.items():
         for region, number in known.items():
             members.setdefault(number, set()).add((region_type, region))
     return {frozenset(regions) for regions in members.values()}
@@ -117,7 +118,7 @@ def test_regions_of_a_set_show_the_same_counts(random_groups) -> None:
     regions = {t: ["0", "0", "1", "2", "3"] for t in ("STATE", "COUNTY", "PLACE")}
     found = coterminous_sets(regions)
     assert len(as_sets(found)) == 4
-    after = copy_coterminous(groups, found.of_rows(groups), ORDER).to_pylist()
+    after = copy_coterminous(groups, sets_of_rows(groups, found), ORDER).to_pylist()
     shown: dict[tuple, set] = {}
     for row in after:
         if row["region_type"] in regions:

@@ -27,6 +27,7 @@ from spineflow.tasks.detailed_groups.postprocess.run import (
     copy_coterminous,
     coterminous_sets,
     donate_between_levels,
+    sets_of_rows,
 )
 
 TYPES = ("USA", "STATE", "COUNTY", "TRACT", "PLACE", "AIANNH")
@@ -82,7 +83,7 @@ def test_stages_one_after_the_other(files: PassFiles, random_groups) -> None:
     assert in_order(read_all(files, SUPPRESSED)) == in_order(expected)
     expected = add_marginals(expected, allow_negative_counts=False)
     assert in_order(read_all(files, MARGINALS)) == in_order(expected)
-    expected = copy_coterminous(expected, SETS.of_rows(expected), TYPES)
+    expected = copy_coterminous(expected, sets_of_rows(expected, SETS), TYPES)
     assert in_order(read_all(files, COTERMINOUS)) == in_order(expected)
     expected = suppress_alone(expected, COUNTERPARTS)
     assert in_order(read_all(files, ALONE)) == in_order(expected)
