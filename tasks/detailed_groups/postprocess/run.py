@@ -40,9 +40,9 @@ from .groups import (
     SUPPRESSED,
     Level,
     PassFiles,
-    add_marginals,
     change_levels,
     codes_of,
+    cut_counts,
     levels_after,
     mask_of,
     read_groups,
@@ -53,7 +53,7 @@ from .groups import (
     write_groups,
 )
 
-DONATED = ("table", "value", "variance", "measured_at", "total", "male", "female")
+DONATED = ("table", "value", "variance", "measured_at")
 """Columns that a group copies from the donor of its set."""
 
 NO_SET = -1
@@ -117,7 +117,7 @@ def copy_coterminous(groups: pa.Table, sets: np.ndarray, order: Sequence[str]) -
     are not added.
 
     Args:
-        groups: columns `COUNTED`.
+        groups: columns `SCREENED`.
         sets: set of each group's region, shape (n,), from `sets_of_rows`.
         order: region types, the donor's first; all types of groups in sets must be among them.
 
@@ -251,10 +251,7 @@ def postprocess(
     elif stage == MARGINALS:
         are_allowed = parameters.allow_negative_counts
         change_levels(
-            files,
-            SUPPRESSED,
-            stage,
-            lambda _, own: add_marginals(own, allow_negative_counts=are_allowed),
+            files, SUPPRESSED, stage, lambda _, own: own if are_allowed else cut_counts(own)
         )
     elif stage == COTERMINOUS:
         _, sets = regions_of_pass(*public_blocks(run, settings), region_pass)
