@@ -446,7 +446,6 @@ def stability(
 ) -> int:
     """The larger of the production program's bound and the number of groups that a person can
     reach, at least 1."""
-
     alone, combined, ethnic = (
         [(code, i) for i, code in pairs if i in kept and kept[i].is_alone is kind]
         for kind in (True, False, None)
