@@ -43,7 +43,6 @@ from .ingest.ingest import (
     run_parameters,
     run_regions,
     run_specification,
-    run_totals,
     run_universe,
 )
 from .paths import (
@@ -198,12 +197,6 @@ def _noise_columns(
     return pa.array(variances[stage]), _texts(stage, [own.part_of(noise.total) for own in stages])
 
 
-def total_rows(names: list[pa.Array], noise: LevelNoise, totals: np.ndarray) -> pa.RecordBatch:
-    """Noisy totals (n,) of the named groups, with the columns `STAGE_1_SCHEMA`."""
-    of_noise = _noise_columns(noise, [noise.stage_1], np.zeros(totals.size, dtype=np.int8))
-    return pa.record_batch([*names[1:], pa.array(totals), *of_noise], schema=STAGE_1_SCHEMA)
-
-
 def table_rows(
     names: list[pa.Array],
     noise: LevelNoise,
@@ -222,11 +215,6 @@ def table_rows(
     )
     own = pa.array(measured.table[rows]), pa.array(is_total_only), values
     return pa.record_batch([*names, *own, *of_noise], schema=MEASURED_SCHEMA)
-
-
-def read_totals(path: Path) -> np.ndarray:
-    """The noisy totals of a shard, in the order of its groups, shape (n,), int64."""
-    return pq.read_table(path, columns=["value"])["value"].to_numpy()
 
 
 def _texts(codes: np.ndarray, names: Sequence[str] | np.ndarray) -> pa.Array:
@@ -270,7 +258,7 @@ def plan_of_run(run: RunDirectory, settings: Settings) -> Plan:
         if not own.infinite:
             refuse_missed_margins(own, specification)
         measures = () if own.infinite else tuple(_measures(run, tabulation, own))
-        drawn = tabulation_plan(parameters, tabulation.name, measures)
+        drawn = replace(tabulation_plan(parameters, tabulation.name), measures=measures)
         universes.append(replace(drawn, curve=curve_of_change(own, specification)))
     files = [path for path in parameters_folder(run).rglob("*") if path.is_file()]
     further = group_totals_file(run), invariants_file(run)
@@ -289,7 +277,8 @@ def _measures(
     for level in own.budgets:
         n_answers = None
         if not tabulation.of_persons:
-            tables = (known_tables(run, own, shard) for shard in shards_of(run, *level))
+            bounds, shards = own.thresholds[level], shards_of(run, *level)
+            tables = (chosen_tables(run, shard, bounds) for shard in shards)
             n_answers = sum(int(tabulation.offsets(table)[-1]) for table in tables)
         for stage in noise_of(run, own, tabulation, level).stages:
             yield replace(stage, answers=n_answers)
@@ -303,17 +292,6 @@ def noise_of(
     return level_noise(budget, tabulation, level, own.total, infinite=own.infinite)
 
 
-def known_tables(run: RunDirectory, own: MechanismParameters, shard: Shard) -> np.ndarray:
-    """The table of each group of households of a shard, by the totals that the run keeps."""
-    return chosen_tables(
-        run_totals(run),
-        shard,
-        run_regions(run, shard.region_type),
-        run_universe(run, shard.region_type, shard.level),
-        own.thresholds[shard.region_type, shard.level],
-    )
-
-
 def measure_totals_once(run: RunDirectory, settings: Settings, shard: Shard) -> Path:
     """Stage 1 of a shard, published: the noisy totals that choose the tables of persons.
 
@@ -322,10 +300,12 @@ def measure_totals_once(run: RunDirectory, settings: Settings, shard: Shard) -> 
     tabulation, own = next(run_parameters(run, settings).tables())
     noise = noise_of(run, own, tabulation, (shard.region_type, shard.level))
     groups = shard_groups(run, shard)
-    names = names_of(run, shard, np.flatnonzero(~groups.is_total_only))
+    _, *names = names_of(run, shard, np.flatnonzero(~groups.is_total_only))
 
     def rows(draws: NoiseDraws) -> pa.RecordBatch:
-        return total_rows(names, noise, measure_totals(groups, noise.stage_1, draws))
+        totals = measure_totals(groups, noise.stage_1, draws)
+        of_noise = _noise_columns(noise, [noise.stage_1], np.zeros(totals.size, dtype=np.int8))
+        return pa.record_batch([*names, pa.array(totals), *of_noise], schema=STAGE_1_SCHEMA)
 
     path, named = stage_1_file(run, shard), (tabulation.what, "stage 1")
     return publish_shard(run, settings, path, shard, named, STAGE_1_SCHEMA, rows)
@@ -341,14 +321,15 @@ def measure_tables_once(run: RunDirectory, settings: Settings, name: str, shard:
     tabulation, own = TABULATIONS[name], run_parameters(run, settings).of[name]
     noise = noise_of(run, own, tabulation, (shard.region_type, shard.level))
     groups = shard_groups(run, shard, by_total_only=tabulation.of_persons)
-    reads = []
-    if tabulation.of_persons:
-        reads = [stage_1_file(run, shard)] if has_stage_1(run, shard) else []
-        totals = read_totals(reads[0]) if reads else np.zeros(0, dtype=np.int64)
-        thresholds = own.thresholds[shard.region_type, shard.level]
+    reads, thresholds = [], own.thresholds[shard.region_type, shard.level]
+    if not tabulation.of_persons:
+        table = chosen_tables(run, shard, thresholds)
+    elif has_stage_1(run, shard):
+        reads = [stage_1_file(run, shard)]
+        totals = pq.read_table(reads[0], columns=["value"])["value"].to_numpy()
         table = tables_by_totals(groups, totals, thresholds)
     else:
-        table = known_tables(run, own, shard)
+        table = np.zeros(groups.total_only.size * groups.n_regions, dtype=np.int8)
 
     # Groups without a table, which occur for households, have no row.
     kept = np.flatnonzero(table != NOT_MEASURED)

@@ -46,7 +46,7 @@ def check_settings_against_input(
     """
     parameters = parameters_of(settings)
     figures = level_figures(parameters, read_specification(settings.input.parameters))
-    wanted = margins_table(item for item in figures if item.wanted is not None)
+    wanted = margins_table([item for item in figures if item["margin_wanted"] is not None])
     if wanted is not None:
         yield wanted
     yield from format_notes(
@@ -70,22 +70,21 @@ def plan_of(settings: Settings, run: RunDirectory | None = None) -> Plan:
             for name, own in parameters.of.items()
         ],
         curves=partial(curves_of, parameters, specification),
-        coverage=parameters.first.wanted.coverage,
+        coverage=parameters.first.coverage,
     )
 
 
 def words_on_costs(settings: Settings, plan: Plan) -> Iterator[Block | Section]:
     """The accuracy that the budgets of every pass buy; of persons also budget spent twice."""
     parameters = parameters_of(settings)
-    specification = read_specification(settings.input.parameters)
-    percent = format_percent(parameters.first.wanted.coverage)
+    percent = format_percent(parameters.first.coverage)
     for cost in plan.costs:
         blocks: list[Block] = []
         if len(parameters.of) > 1:
             losses = cost.further["tabulations"].items()
             each = ", ".join(f"{name.upper()} {loss}" for name, loss in losses)
             blocks.append(f"{cost.plan.symbol} of each tabulation: {each}")
-        margins = margins_table(level_figures(parameters, specification, cost.name))
+        margins = margins_table(cost.further["levels"])
         if margins is not None:
             blocks += [f"Margins hold with a probability of {percent} %.", margins]
         yield Section(f"Levels of {cost.plan.universe}", tuple(blocks))

@@ -21,13 +21,7 @@ from ..runs.settings import (
     Section,
 )
 from .workload.budgets import budgets_for_margins
-from .workload.parameters import (
-    CONFIG_FILE,
-    WantedMargins,
-    read_parameters,
-    read_specification,
-    thresholds_key,
-)
+from .workload.parameters import CONFIG_FILE, read_parameters, read_specification, thresholds_key
 from .workload.regions import REGION_TYPES
 from .workload.specification import LEVELS, SPECIFICATION_FILES
 from .workload.tabulations import HOUSEHOLD_TABULATIONS, SEX_BY_AGE, TABULATIONS
@@ -143,9 +137,14 @@ class SharedMechanism(Section):
     """FIPS codes of the states of the first pass."""
 
     @property
-    def wanted(self) -> WantedMargins:
-        """The margins that are wanted, and the probability with which all of them hold."""
-        return WantedMargins(COVERAGE if self.confidence is None else self.confidence)
+    def coverage(self) -> Fraction:
+        """The probability with which margins of error hold."""
+        return COVERAGE if self.confidence is None else self.confidence
+
+    @property
+    def wanted(self) -> dict[tuple[str, int], int]:
+        """The margins that are wanted, by region type and iteration level."""
+        return {}
 
     @property
     def of_tables(self) -> Mapping[str, tuple[Budgets, Thresholds]]:
@@ -194,11 +193,10 @@ class MechanismSettings(SharedMechanism):
     """Whether an 'alone' group whose total is above that in any combination is hidden."""
 
     @property
-    def wanted(self) -> WantedMargins:
-        """The margins that are wanted, and the probability with which all of them hold."""
+    def wanted(self) -> dict[tuple[str, int], int]:
+        """The margins that are wanted, by region type and iteration level."""
         levels = (self.margins or {}).items()
-        due = {(kind, int(level)): margin for kind, own in levels for level, margin in own.items()}
-        return replace(super().wanted, by_level=due)
+        return {(kind, int(level)): margin for kind, own in levels for level, margin in own.items()}
 
     @property
     def of_tables(self) -> Mapping[str, tuple[Budgets, Thresholds]]:
@@ -284,7 +282,7 @@ class DetailedGroupsSettings(ProductSettings):
         own = self.mechanism
         missing = [
             (region_type, level)
-            for region_type, level in own.wanted.by_level
+            for region_type, level in own.wanted
             if str(level) not in own.budgets.get(region_type, {})
         ]
         if not missing:
@@ -292,7 +290,8 @@ class DetailedGroupsSettings(ProductSettings):
         # Only whether the computed budgets are above 0 matters here.
         config = own.config | {SEX_BY_AGE.budget(*level): Fraction(1) for level in missing}
         folder = self.input.parameters
-        parameters = read_parameters(folder, config, own.wanted, infinite=self.privacy.infinite)
+        parameters = read_parameters(folder, config, infinite=self.privacy.infinite)
+        parameters = replace(parameters, coverage=own.coverage, wanted=own.wanted)
         found = budgets_for_margins(parameters, read_specification(folder))
         budgets = {region_type: dict(levels) for region_type, levels in own.budgets.items()}
         for region_type, level in missing:

@@ -16,7 +16,7 @@ from .ingest.ingest import (
     run_parameters,
     tabulate,
 )
-from .measurement import measure_tables_once, measure_totals_once
+from .measurement import measure_tables_once, measure_totals_once, measured_shards
 from .paths import Shard, counts_file, measured_file, shards_file, shards_of, stage_1_file
 from .postprocess.run import pass_files, postprocess
 from .release.tables import TIDY_FILES, write_run_release
@@ -43,9 +43,8 @@ def count(run: RunDirectory, settings: Settings, region_type: str, level: int) -
     path, parameters = counts_file(run, region_type, level), run_parameters(run, settings)
     measured = (
         measured_file(run, name, shard)
-        for name, own in parameters.of.items()
-        if (region_type, level) in own.budgets
-        for shard in shards_of(run, region_type, level)
+        for name, shard in measured_shards(run, parameters)
+        if (shard.region_type, shard.level) == (region_type, level)
     )
     if path.exists() or all(file.exists() for file in measured):
         return reused(path)

@@ -38,7 +38,7 @@ from ..run_files import (
     refuse_other_header,
     relative_path,
 )
-from .tables import PERSONS, TOTAL, Tabulation, look_up_texts, row_codes
+from .tables import PERSONS, TOTAL, look_up_texts, row_codes
 from .universe import CountNoise, Level, Promise
 
 MEASUREMENTS, FIRST_STAGE = Path("measurements"), "detailed_groups_stage_1"
@@ -248,6 +248,11 @@ _ROUNDING = 1e-9
 the threshold of one."""
 
 
+def _weights(rate: float, power: int, values: np.ndarray) -> np.ndarray:
+    """Numbers in proportion to the probabilities of these values of the noise."""
+    return np.exp(-rate * np.abs(values).astype(float) ** power)
+
+
 @lru_cache(maxsize=1024)
 def margins_of_sum(
     noise: CountNoise, n: int, coverage: Fraction, *, is_cut: bool = False
@@ -265,8 +270,7 @@ def margins_of_sum(
     # The probability beyond this is less than 1e-12, for one count and for the sum.
     reach = (3 * n + 60) / rate if noise.power == 1 else math.sqrt(n * (n + 30) / rate)
     reach = math.ceil(reach) + 2
-    x = np.arange(-reach, reach)
-    weights = np.exp(-rate * np.abs(x).astype(float) ** noise.power)
+    weights = _weights(rate, noise.power, np.arange(-reach, reach))
     weights /= weights.sum()
     cut = np.concatenate([np.zeros(reach), [weights[: reach + 1].sum()], weights[reach + 1 :]])
     tails = []
@@ -286,7 +290,7 @@ def threshold_of(noise: CountNoise, chance: Fraction) -> int:
     rate = float(noise.rate)
     reach = int((60 / rate) ** (1 / noise.power)) + 2
     values = np.arange(-reach, reach + 1)
-    weights = np.exp(-rate * np.abs(values).astype(float) ** noise.power)
+    weights = _weights(rate, noise.power, values)
     due = float(chance) * math.fsum(weights)
     # From the nearer end, where partial sums are accurate.
     if chance <= Fraction(1, 2):
@@ -378,7 +382,7 @@ def _check_rows(
         failures[SIGNS].add_each(
             count < 0, lambda i: f"{name}: {promise.describe(group[i])} has a negative count"
         )
-    start, stop = _bounds(group, code, promise.tabulation, counts)
+    start, stop = promise.tabulation.bounds[counts.table[group], code].T
     is_row = start >= 0
     failures[ROWS].add_each(
         ~is_row, lambda i: f"{name}: {promise.describe(group[i])} has a row not of its table"
@@ -406,18 +410,6 @@ def _check_rows(
     )
 
 
-def _bounds(
-    group: np.ndarray, code: np.ndarray, tabulation: Tabulation, counts: GroupCounts
-) -> tuple[np.ndarray, np.ndarray]:
-    """Which of its group's counts each row sums: the first and the end, -1 where there is no row
-    of this code; shape (n,) each."""
-    is_known = (group >= 0) & (code >= 0)
-    table = counts.table[np.where(is_known, group, 0)]
-    found = tabulation.bounds[table, np.where(is_known, code, 0)]
-    found = np.where(is_known[:, None], found, -1)
-    return found[:, 0], found[:, 1]
-
-
 def _check_margins(
     batch: pa.RecordBatch,
     group: np.ndarray,
@@ -431,8 +423,8 @@ def _check_margins(
     The noise is that of the group whose measurement it shows, in the region type `measured_at`
     where the file has that column.
     """
-    start, stop = _bounds(group, code, promise.tabulation, counts)
-    rows = np.flatnonzero(start >= 0)
+    start, stop = promise.tabulation.bounds[counts.table[group], code].T
+    rows = np.flatnonzero((group >= 0) & (start >= 0))
     source, n_cells = counts.source[group[rows]], (stop - start)[rows]
     variance, *margins = (batch[name].to_numpy()[rows] for name in _NUMBERS[1:])
     measured_at = "measured_at" if "measured_at" in batch.schema.names else "region_type"

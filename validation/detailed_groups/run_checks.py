@@ -22,6 +22,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from .. import plan
 from ..outcome import Failures, Outcome
@@ -196,8 +197,7 @@ def apply_rules(counts: GroupCounts, promise: Promise) -> None:
     if not promise.allow_negative_counts:
         np.maximum(counts.cells, 0, out=counts.cells)
     if promise.donor_order is not None:
-        for number in sorted({level.level for level in promise.levels}):
-            _copy_donors(counts, promise, number, promise.donor_order)
+        _copy_donors(counts, promise, promise.donor_order)
     if promise.counterparts is not None:
         for level in promise.levels:
             _suppress_alone(counts, level, promise)
@@ -213,42 +213,27 @@ def _suppress(counts: GroupCounts, level: Level, promise: Promise) -> None:
     counts.is_shown[level.rows] &= ~small
 
 
-def _copy_donors(
-    counts: GroupCounts,
-    promise: Promise,
-    iteration_level: int,
-    donor_order: tuple[str, ...],
-) -> None:
+def _copy_donors(counts: GroupCounts, promise: Promise, donor_order: Sequence[str]) -> None:
     """For every set of regions and every iteration, the first shown group's counts for all."""
-    levels = [level for level in promise.levels if level.level == iteration_level]
-    levels.sort(key=lambda level: donor_order.index(level.region_type))
-    codes = sorted({code for level in levels for code in level.iterations})
-    place = {code: i for i, code in enumerate(codes)}
-    members: dict[int, list[tuple[Level, int]]] = {}
-    for level in levels:
-        known = promise.coterminous.get(level.region_type, {})
-        for region, name in enumerate(level.regions):
-            if name in known:
-                members.setdefault(known[name], []).append((level, region))
-    where = {level: np.array([place[code] for code in level.iterations]) for level in levels}
-    for regions in members.values():
-        donor = np.full(len(codes), -1)
-        for level, region in regions:
-            groups = _groups_of(level, region)
-            free = counts.is_shown[groups] & (donor[where[level]] < 0)
-            donor[where[level][free]] = groups[free]
-        for level, region in regions:
-            groups = _groups_of(level, region)
-            source = donor[where[level]]
-            groups, source = groups[source >= 0], source[source >= 0]
-            counts.table[groups] = counts.table[source]
-            counts.first_cell[groups] = counts.first_cell[source]
-            counts.source[groups] = counts.source[source]
-            counts.is_shown[groups] = True
-
-
-def _groups_of(level: Level, region: int) -> np.ndarray:
-    return level.first + region * len(level.iterations) + np.arange(len(level.iterations))
+    parts = []
+    for level in sorted(promise.levels, key=lambda own: donor_order.index(own.region_type)):
+        sets = pd.Series(level.regions).map(promise.coterminous.get(level.region_type, {})).dropna()
+        n = len(level.iterations)
+        group = level.first + sets.index.to_numpy()[:, None] * n + np.arange(n)
+        of_groups = {
+            "set": np.repeat(sets.to_numpy(), n),
+            "iteration": np.tile(np.array(level.iterations).astype(int), len(sets)),
+            "group": group.ravel(),
+        }
+        parts.append(pd.DataFrame(of_groups))
+    members = pd.concat(parts)
+    shown = members[counts.is_shown[members["group"]]]
+    donors = shown.drop_duplicates(["set", "iteration"])
+    both = members.merge(donors, on=["set", "iteration"], suffixes=("", "_of_donor"))
+    group, source = both["group"].to_numpy(), both["group_of_donor"].to_numpy()
+    for column in (counts.table, counts.first_cell, counts.source):
+        column[group] = column[source]
+    counts.is_shown[group] = True
 
 
 def _suppress_alone(counts: GroupCounts, level: Level, promise: Promise) -> None:
@@ -263,11 +248,9 @@ def _suppress_alone(counts: GroupCounts, level: Level, promise: Promise) -> None
     alone, combined = np.array(pairs).T
     shape = len(level.regions), len(level.iterations)
     groups = level.first + np.arange(level.n)
-    was_shown = counts.is_shown[level.rows].reshape(shape)
+    # A view of the groups' own.
+    is_shown = counts.is_shown[level.rows].reshape(shape)
     ends = promise.tabulation.n_cells[counts.table[groups]]
     totals = counts.sums(groups, np.zeros_like(groups), ends).reshape(shape)
-    both = was_shown[:, alone] & was_shown[:, combined]
-    exceeds = both & (totals[:, alone] > totals[:, combined])
-    is_shown = was_shown.copy()
-    is_shown[:, alone] &= ~exceeds
-    counts.is_shown[level.rows] = is_shown.ravel()
+    both = is_shown[:, alone] & is_shown[:, combined]
+    is_shown[:, alone] &= ~(both & (totals[:, alone] > totals[:, combined]))

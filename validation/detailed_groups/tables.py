@@ -56,8 +56,9 @@ class Tabulation:
 
     @cached_property
     def bounds(self) -> np.ndarray:
-        """First and end of the counts in each row, shape (n_tables, n_codes, 2), -1 for no row."""
-        found = np.full((len(self.rows), 1 + max(map(max, self.rows)), 2), -1)
+        """First and end of the counts in each row, shape (n_tables, n_codes + 1, 2), -1 for no row;
+        the last, also at -1, is of no code."""
+        found = np.full((len(self.rows), 2 + max(map(max, self.rows)), 2), -1)
         for number, own in enumerate(self.rows):
             for code, row in own.items():
                 found[number, code] = row

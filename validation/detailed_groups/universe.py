@@ -424,9 +424,7 @@ def counterparts(
 ) -> dict[str, str]:
     """For 'alone' iterations, the smallest 'in any combination' one of the level that has all of
     their codes."""
-    codes: dict[str, set[str]] = {}
-    for iteration, code in pairs:
-        codes.setdefault(iteration, set()).add(code)
+    codes = _sets(pairs)
     races = [(code, iterations[code]) for code in codes]
     found = {}
     for code, own in races:
@@ -448,26 +446,29 @@ def stability(
 ) -> int:
     """The larger of the production program's bound and the number of groups that a person can
     reach, at least 1."""
-
-    def codes_of(kind: bool | None) -> list[tuple[str, str]]:
-        return [(i, code) for i, code in pairs if i in kept and kept[i].is_alone is kind]
-
-    alone, combined, ethnic = codes_of(True), codes_of(False), codes_of(None)
+    alone, combined, ethnic = (
+        [(code, i) for i, code in pairs if i in kept and kept[i].is_alone is kind]
+        for kind in (True, False, None)
+    )
 
     def most(found: list[tuple[str, str]]) -> int:
-        return max(Counter(code for _, code in found).values(), default=0)
+        return max(Counter(code for code, _ in found).values(), default=0)
 
-    groups_of: dict[str, set[str]] = {}
-    for iteration, code in combined:
-        groups_of.setdefault(code, set()).add(iteration)
+    groups_of = _sets(combined)
 
     def reachable(codes: Iterable[str]) -> int:
         """Combination iterations of as many codes, among some, as a person can have."""
         return min(max_race_codes, len(set().union(*(groups_of.get(c, set()) for c in codes))))
 
-    same_alone: dict[str, set[str]] = {}
-    for iteration, code in alone:
-        same_alone.setdefault(iteration, set()).add(code)
+    same_alone = _sets((iteration, code) for code, iteration in alone)
     races = max([reachable(groups_of), *(1 + reachable(own) for own in same_alone.values())])
     bound = most(alone) * max(2, max_race_codes) + most(ethnic)
     return max(1, races + bool(ethnic), bound)
+
+
+def _sets(pairs: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
+    """The second texts of the pairs by the first."""
+    found: dict[str, set[str]] = {}
+    for first, second in pairs:
+        found.setdefault(first, set()).add(second)
+    return found

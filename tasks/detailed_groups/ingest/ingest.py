@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -72,19 +73,16 @@ def parameters_of(settings: Settings, directory: str = "") -> Parameters:
 
     Raises InputRefused with one sentence about the first fault.
     """
-    own, folder = settings.mechanism, directory or settings.input.parameters
-    return Parameters(
-        {
-            name: read_parameters(
-                folder,
-                own.config,
-                own.wanted,
-                infinite=settings.privacy.infinite,
-                tabulation=TABULATIONS[name],
-            )
-            for name in settings.TABULATIONS
-        }
-    )
+    own, folder, found = settings.mechanism, directory or settings.input.parameters, {}
+    for name in settings.TABULATIONS:
+        of_files = read_parameters(
+            folder,
+            own.config,
+            infinite=settings.privacy.infinite,
+            tabulation=TABULATIONS[name],
+        )
+        found[name] = replace(of_files, coverage=own.coverage, wanted=own.wanted)
+    return Parameters(found)
 
 
 def run_parameters(run: RunDirectory, settings: Settings) -> Parameters:
@@ -179,17 +177,23 @@ def ingest_input(run: RunDirectory, settings: Settings) -> None:
         write_frame(invariants_file(run), result.invariants)
     parameters = run_parameters(run, settings)
     cut = shards(run, parameters.levels())
-    write_shards(run, cut if totals is None else _with_totals(run, parameters, totals, cut))
+    if totals is not None:
+        write_totals(run, parameters, totals)
+        cut = (own for own in cut if (chosen_tables(run, own, ()) != NOT_MEASURED).any())
+    write_shards(run, cut)
 
 
-def _with_totals(
-    run: RunDirectory, parameters: Parameters, totals: pd.DataFrame, cut: Iterable[Shard]
-) -> Iterator[Shard]:
-    """Keep the totals of the measured groups; return the shards with any such group."""
-    levels = parameters.levels()
-    regions = {region_type: run_regions(run, region_type) for region_type, _ in levels}
-    universes = {level: run_universe(run, *level) for level in levels}
-    chosen = measured_totals(totals, regions, universes)
+def write_totals(run: RunDirectory, parameters: Parameters, totals: pd.DataFrame) -> None:
+    """Keep the totals of the groups that the run measures with its public geography, level by level
+    in the order of its groups; raises InputRefused for a pass without any.
+    """
+    parts = []
+    for region_type, level in parameters.levels():
+        own = totals[totals["region_type"] == region_type]
+        own = own[own["region_id"].isin(set(run_regions(run, region_type).ids))]
+        own = own[own["iteration_code"].isin(set(run_universe(run, region_type, level).codes))]
+        parts.append(own.sort_values(["region_id", "iteration_code"]))
+    chosen = pd.concat(parts, ignore_index=True)
     measured = {REGION_TYPES[name].region_pass for name in chosen["region_type"].unique()}
     for region_pass in parameters.passes:
         if region_pass not in measured:
@@ -197,12 +201,7 @@ def _with_totals(
                 f"input.groups has no group of the pass run_{region_pass} in these regions; name a "
                 f"run that has them, or set run_{region_pass} to false."
             )
-    write_totals(run, chosen)
-    for shard in cut:
-        universe = universes[shard.region_type, shard.level]
-        table = chosen_tables(chosen, shard, regions[shard.region_type], universe, ())
-        if (table != NOT_MEASURED).any():
-            yield shard
+    write_frame(group_totals_file(run), chosen[[*KEY, "count"]])
 
 
 def shards(run: RunDirectory, levels: Iterable[tuple[str, int]]) -> Iterator[Shard]:
@@ -280,49 +279,23 @@ def _content(specification: Specification) -> tuple[object, ...]:
     return dict(specification.names), dict(specification.iterations), pairs
 
 
-def measured_totals(
-    totals: pd.DataFrame,
-    regions: Mapping[str, RegionDomain],
-    universes: Mapping[tuple[str, int], IterationUniverse],
-) -> pd.DataFrame:
-    """The totals of groups that a run measures, level by level, in the order of its groups.
-
-    `universes` are by region type and level, `regions` by region type.
-    """
-    parts = []
-    for (region_type, _), universe in universes.items():
-        own = totals[totals["region_type"] == region_type]
-        own = own[own["region_id"].isin(set(regions[region_type].ids))]
-        own = own[own["iteration_code"].isin(set(universe.codes))]
-        parts.append(own.sort_values(["region_id", "iteration_code"]))
-    return pd.concat(parts, ignore_index=True) if parts else totals[:0]
-
-
-def write_totals(run: RunDirectory, totals: pd.DataFrame) -> None:
-    """Keep the totals with the run's public geography."""
-    write_frame(group_totals_file(run), totals[[*KEY, "count"]])
-
-
 @cache_unchanged(group_totals_file, at_most=2)
 def run_totals(run: RunDirectory) -> pd.DataFrame:
     """The totals kept with a run."""
     return pq.read_table(group_totals_file(run)).to_pandas()
 
 
-def chosen_tables(
-    totals: pd.DataFrame,
-    shard: Shard,
-    regions: RegionDomain,
-    universe: IterationUniverse,
-    thresholds: tuple[int, ...],
-) -> np.ndarray:
-    """The table of each group of a shard, `NOT_MEASURED` without a total; int8, region by region.
+def chosen_tables(run: RunDirectory, shard: Shard, thresholds: tuple[int, ...]) -> np.ndarray:
+    """The table of each group of households of a shard, `NOT_MEASURED` without a total; int8,
+    region by region.
 
-    A group's table is the number of thresholds that its noisy total of persons reaches.
+    A group's table is the number of thresholds that its noisy total of persons reaches, which the
+    run keeps.
     """
+    totals, universe = run_totals(run), run_universe(run, shard.region_type, shard.level)
     own = totals[totals["region_type"] == shard.region_type]
-    ids = pd.Index(regions.ids[shard.start : shard.stop])
-    region = ids.get_indexer(own["region_id"])
+    ids = run_regions(run, shard.region_type).ids[shard.start : shard.stop]
+    region = pd.Index(ids).get_indexer(own["region_id"])
     iteration = pd.Index(universe.codes).get_indexer(own["iteration_code"])
     here = (region >= 0) & (iteration >= 0)
     table = np.full((shard.stop - shard.start) * len(universe), NOT_MEASURED, dtype=np.int8)

@@ -7,8 +7,6 @@ count and `measured_at` the region type whose measurement the counts are. A grou
 released keeps its row, with `is_suppressed` set, so that a later step can still give it the counts
 of a coterminous region.
 
-The marginals step adds `total`, and for groups with cells `male` and `female`.
-
 The stages go through files of the run directory:
 
     measurements -> suppressed -> marginals -> coterminous -> alone
@@ -18,7 +16,8 @@ largest level determines the memory. The last two stages are optional, by the se
 Suppression comes first, as in the production program, which suppresses measured counts and then
 clips at zero. Nothing is read but noisy measurements, public geography and declared invariants.
 
-Marginals are the totals and sex marginals that agree with the cells of each group.
+The marginals step makes negative counts 0, unless they are allowed, so that totals and sex
+marginals are sums of the counts that are shown.
 
 The last stage suppresses counts of 'alone' that exceed 'alone or in any combination'. A person in a
 race group alone is also in it alone or in any combination, but the two counts get independent
@@ -67,12 +66,7 @@ MEASURED = pa.schema(
 SCREENED = MEASURED.append(pa.field("is_suppressed", pa.bool_())).append(
     pa.field("measured_at", CODE)
 )
-"""Columns of groups after suppression."""
-
-COUNTED = SCREENED
-for _name in ("total", "male", "female"):
-    COUNTED = COUNTED.append(pa.field(_name, pa.int64()))
-"""Columns after marginals, and of every later step."""
+"""Columns of groups after suppression and every later step."""
 
 GROUPS_PER_ROW_GROUP = 1 << 18
 
@@ -111,13 +105,10 @@ def counts_of(table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
     return flat, offsets - offsets[0]
 
 
-def with_counts(table: pa.Table, flat: np.ndarray) -> pa.Table:
-    """The groups with other counts of the same number each."""
-    _, offsets = counts_of(table)
-    counts = pa.ListArray.from_arrays(
-        pa.array(offsets, pa.int32()), pa.array(flat), type=INTEGER_LIST
-    )
-    return table.set_column(table.schema.get_field_index("value"), "value", counts)
+def totals_of(table: pa.Table) -> np.ndarray:
+    """The sum of each group's counts, shape (n,), int64."""
+    counts, offsets = counts_of(table)
+    return np.diff(np.concatenate([[0], np.cumsum(counts)])[offsets])
 
 
 def with_suppressed(table: pa.Table, mask: np.ndarray) -> pa.Table:
@@ -216,7 +207,7 @@ class PassFiles:
 def levels_after(files: PassFiles, stage: str | None) -> Iterator[tuple[Level, pa.Table]]:
     """The groups of every level after a stage, suppressed ones included; None for the measured
     ones."""
-    schema = {None: MEASURED, SUPPRESSED: SCREENED}.get(stage, COUNTED)
+    schema = MEASURED if stage is None else SCREENED
     for level in files.levels:
         paths = files.measurements(level) if stage is None else [files.groups(stage, level)]
         yield level, read_groups(paths, schema)
@@ -230,39 +221,20 @@ def change_levels(
         write_groups(files.groups(stage, level), change(level, groups))
 
 
-def add_marginals(screened: pa.Table, *, allow_negative_counts: bool) -> pa.Table:
-    """The groups with `male`, `female` and `total`, sums of their counts.
-
-    Negative counts become 0 before they are summed, unless they are allowed, so that the marginals
-    agree with the counts that are shown. `male` and `female` are null where only a total was
-    measured, and all three where the group is suppressed.
-
-    `screened` has the columns `SCREENED`; the result has `COUNTED`, in the same order.
-    """
-    counts, offsets = counts_of(screened)
-    if not allow_negative_counts:
-        counts = np.maximum(counts, 0)
-        screened = with_counts(screened, counts)
-    sums = np.concatenate([[0], np.cumsum(counts)])
-    start, end = offsets[:-1], offsets[1:]
-    middle = (start + end) // 2
-    hidden = mask_of(screened, "is_suppressed")
-    no_cells = hidden | (screened["table"].to_numpy() == 0)
-    columns = {
-        "total": (sums[end] - sums[start], hidden),
-        "male": (sums[middle] - sums[start], no_cells),
-        "female": (sums[end] - sums[middle], no_cells),
-    }
-    for name, (values, is_null) in columns.items():
-        screened = screened.append_column(name, pa.array(values, pa.int64(), mask=is_null))
-    return screened
+def cut_counts(groups: pa.Table) -> pa.Table:
+    """The groups with counts of 0 in place of negative ones; columns `SCREENED`."""
+    counts, offsets = counts_of(groups)
+    values = pa.ListArray.from_arrays(
+        pa.array(offsets, pa.int32()), pa.array(np.maximum(counts, 0)), type=INTEGER_LIST
+    )
+    return groups.set_column(groups.schema.get_field_index("value"), "value", values)
 
 
 def suppress_alone(groups: pa.Table, counterparts: Mapping[str, str]) -> pa.Table:
     """Mark as suppressed every 'alone' group with a larger total than its counterpart.
 
     Args:
-        groups: columns `COUNTED`; a region's groups of one iteration level all among them.
+        groups: columns `SCREENED`; a region's groups of one iteration level all among them.
         counterparts: 'alone' iteration code to the 'alone or in any combination' code of the
             same race group.
     """
@@ -278,7 +250,7 @@ def suppress_alone(groups: pa.Table, counterparts: Mapping[str, str]) -> pa.Tabl
     region = codes_of(groups, "region_type")[0].astype(np.int64)
     region_id, region_names = codes_of(groups, "region_id")
     region = (region * len(region_names) + region_id)[rows]
-    total = groups["total"].to_numpy(zero_copy_only=False)[rows].astype(np.int64)
+    total = totals_of(groups)[rows]
     iteration = iteration[rows].astype(np.int64)
     key = region * len(iteration_names) + iteration
     partner = np.where(counterpart[iteration] >= 0, key - iteration + counterpart[iteration], -1)

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -41,9 +40,9 @@ from .groups import (
     SUPPRESSED,
     Level,
     PassFiles,
-    add_marginals,
     change_levels,
     codes_of,
+    cut_counts,
     levels_after,
     mask_of,
     read_groups,
@@ -54,38 +53,33 @@ from .groups import (
     write_groups,
 )
 
-DONATED = ("table", "value", "variance", "measured_at", "total", "male", "female")
+DONATED = ("table", "value", "variance", "measured_at")
 """Columns that a group copies from the donor of its set."""
 
 NO_SET = -1
 
 
-@dataclass(frozen=True)
-class CoterminousSets:
-    """Sets of two or more coterminous regions, at most one of each region type in a set.
+Sets = Mapping[str, Mapping[str, int]]
+"""Sets of two or more coterminous regions, at most one of each region type in a set: by region type
+and id, the number of the set."""
 
-    `number[region_type]` maps region ids to the number of their set.
-    """
 
-    number: Mapping[str, Mapping[str, int]]
-
-    def of_rows(self, table: pa.Table) -> np.ndarray:
-        """The set of each group's region, `NO_SET` if it is in no set; shape (n,), int64."""
-        types, type_names = codes_of(table, "region_type")
-        regions, region_names = codes_of(table, "region_id")
-        sets = np.full(table.num_rows, NO_SET, dtype=np.int64)
-        for code, name in enumerate(type_names):
-            known = self.number.get(name, {})
-            if known:
-                of_region = np.array([known.get(r, NO_SET) for r in region_names], dtype=np.int64)
-                here = types == code
-                sets[here] = of_region[regions[here]]
-        return sets
+def sets_of_rows(groups: pa.Table, sets: Sets) -> np.ndarray:
+    """The set of each group's region, `NO_SET` if it is in no set; shape (n,), int64."""
+    types, type_names = codes_of(groups, "region_type")
+    regions, region_names = codes_of(groups, "region_id")
+    found = np.full(groups.num_rows, NO_SET, dtype=np.int64)
+    for code, name in enumerate(type_names):
+        if known := sets.get(name, {}):
+            of_region = np.array([known.get(r, NO_SET) for r in region_names], dtype=np.int64)
+            here = types == code
+            found[here] = of_region[regions[here]]
+    return found
 
 
 def coterminous_sets(
     regions: Mapping[str, Sequence[str | None] | np.ndarray], inhabitable: np.ndarray | None = None
-) -> CoterminousSets:
+) -> Sets:
     """The coterminous regions among the blocks' regions.
 
     Args:
@@ -112,7 +106,7 @@ def coterminous_sets(
     for number, same in enumerate(same for same in found.values() if len(same) > 1):
         for name, region in same:
             sets[name][region] = number
-    return CoterminousSets(sets)
+    return sets
 
 
 def copy_coterminous(groups: pa.Table, sets: np.ndarray, order: Sequence[str]) -> pa.Table:
@@ -123,8 +117,8 @@ def copy_coterminous(groups: pa.Table, sets: np.ndarray, order: Sequence[str]) -
     are not added.
 
     Args:
-        groups: columns `COUNTED`.
-        sets: set of each group's region, shape (n,), from `CoterminousSets.of_rows`.
+        groups: columns `SCREENED`.
+        sets: set of each group's region, shape (n,), from `sets_of_rows`.
         order: region types, the donor's first; all types of groups in sets must be among them.
 
     Raises ValueError for a region type outside the order.
@@ -163,21 +157,21 @@ def _rank(groups: pa.Table, order: Sequence[str]) -> np.ndarray:
     return np.array([order.index(name) for name in names], dtype=np.int64)[codes]
 
 
-def donate_between_levels(files: PassFiles, sets: CoterminousSets, order: Sequence[str]) -> None:
+def donate_between_levels(files: PassFiles, sets: Sets, order: Sequence[str]) -> None:
     """Algorithm 4 of [SafeTabP2025] on all levels together.
 
     Only groups of regions in sets are kept in memory.
     """
     members = {
-        level: counted.filter(pa.array(sets.of_rows(counted) != NO_SET))
+        level: counted.filter(pa.array(sets_of_rows(counted, sets) != NO_SET))
         for level, counted in levels_after(files, MARGINALS)
     }
     together = pa.concat_tables(members.values()).unify_dictionaries().combine_chunks()
-    after = copy_coterminous(together, sets.of_rows(together), order)
+    after = copy_coterminous(together, sets_of_rows(together, sets), order)
     start = 0
     for level, counted in levels_after(files, MARGINALS):
         end = start + members[level].num_rows
-        inside = sets.of_rows(counted) != NO_SET
+        inside = sets_of_rows(counted, sets) != NO_SET
         merged = _replace_groups(counted, inside, after.slice(start, end - start))
         write_groups(files.groups(COTERMINOUS, level), merged)
         start = end
@@ -220,13 +214,6 @@ def thresholds_of(run: RunDirectory, parameters: MechanismParameters) -> dict[Le
     }
 
 
-def coterminous_of(
-    run: RunDirectory, settings: DetailedGroupsSettings, region_pass: str
-) -> CoterminousSets:
-    """The coterminous regions of a pass, from the geography and declared invariants of a run."""
-    return regions_of_pass(*public_blocks(run, settings), region_pass)[1]
-
-
 def public_blocks(
     run: RunDirectory, settings: DetailedGroupsSettings
 ) -> tuple[pd.DataFrame, pd.DataFrame | None]:
@@ -238,7 +225,7 @@ def public_blocks(
 
 def regions_of_pass(
     blocks: pd.DataFrame, invariants: pd.DataFrame | None, region_pass: str
-) -> tuple[dict[str, np.ndarray], CoterminousSets]:
+) -> tuple[dict[str, np.ndarray], Sets]:
     """The region of every block of a pass by region type, None for no region, and the coterminous
     regions; `invariants` has all blocks' invariants, if declared.
     """
@@ -264,14 +251,11 @@ def postprocess(
     elif stage == MARGINALS:
         are_allowed = parameters.allow_negative_counts
         change_levels(
-            files,
-            SUPPRESSED,
-            stage,
-            lambda _, own: add_marginals(own, allow_negative_counts=are_allowed),
+            files, SUPPRESSED, stage, lambda _, own: own if are_allowed else cut_counts(own)
         )
     elif stage == COTERMINOUS:
-        order = settings.mechanism.summary_levels
-        donate_between_levels(files, coterminous_of(run, settings, region_pass), order)
+        _, sets = regions_of_pass(*public_blocks(run, settings), region_pass)
+        donate_between_levels(files, sets, settings.mechanism.summary_levels)
     else:
         before = stages_of(settings)[stages_of(settings).index(ALONE) - 1]
         counterparts = alone_counterparts(run_specification(run))
@@ -323,13 +307,13 @@ def redundant_spending(
         order = [name for name in settings.mechanism.summary_levels if name in regions]
         budgets = parameters.budgets_of(region_pass)
         for (region_type, level), budget in budgets.items():
-            own = sets.number.get(region_type, {})
+            own = sets.get(region_type, {})
             n_regions = len(pd.unique(pd.Series(regions[region_type]).dropna()))
             found = [
                 name
                 for name in order[: order.index(region_type)]
                 if (name, level) in budgets
-                and set(own.values()) <= set(sets.number.get(name, {}).values())
+                and set(own.values()) <= set(sets.get(name, {}).values())
             ]
             if not own or len(own) < n_regions or not found:
                 continue

@@ -25,7 +25,7 @@ from ...runs.errors import InputRefused
 from ...runs.stamps import table_rows
 from ...tables.area_lists import read_texts
 from ..ingest.ingest import run_parameters, run_regions, run_specification
-from ..postprocess.groups import counts_of, mask_of
+from ..postprocess.groups import counts_of, mask_of, totals_of
 from ..postprocess.run import groups_to_release
 from ..settings import DetailedGroupsSettings
 from ..workload.budgets import level_budgets
@@ -155,7 +155,7 @@ def _totals(groups: pa.Table, regions: pd.Series) -> pd.DataFrame:
             **{name: groups[name].cast(pa.string()).to_pandas() for name in codes},
             "total_only": mask_of(groups, "total_only"),
             "is_suppressed": mask_of(groups, "is_suppressed"),
-            "count": groups["total"].to_pandas(),
+            "count": totals_of(groups),
             "n_cells": n_cells,
             "variance": groups["variance"].to_numpy() * n_cells,
         }

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from dataclasses import replace
 from typing import Any
 
 from ...ledger.accounting import BOUNDED, SAFETAB_P, UNBOUNDED
@@ -17,93 +16,65 @@ from ..ingest.ingest import Settings, parameters_of
 from ..postprocess.groups import threshold_of
 from ..workload.budgets import LevelBudget, level_budgets, level_noise, refuse_missed_margins
 from ..workload.guarantee import exact_curve, pass_plan
-from ..workload.parameters import Parameters, read_specification
+from ..workload.parameters import MechanismParameters, Parameters, read_specification
 from ..workload.specification import Specification
 from ..workload.tabulations import Tabulation
 
 
-@dataclass(frozen=True)
-class LevelFigures:
-    """The budget of a population group level of a tabulation, and its accuracy.
-
-    thresholds : of the totals that choose tables.
-    coverage : the probability with which margins hold.
-    margin : the smallest m with P(|X| <= m) >= the coverage, X being the noise of released counts.
-    margin_total_only : the margin for groups of persons that are measured by a total only.
-    wanted : the margin wanted by the settings, if any.
-    threshold : the largest total that is suppressed, None where none is.
-    """
-
-    tabulation: Tabulation
-    region_type: str
-    level: int
-    budget: LevelBudget
-    thresholds: tuple[int, ...]
-    coverage: Fraction
-    margin: int
-    margin_total_only: int | None
-    wanted: int | None
-    threshold: int | None
-
-    @property
-    def margins_of_totals(self) -> tuple[int, ...]:
-        """The margins of the sums of all counts of each table."""
-        noise, n_cells = self.budget.second_stage, self.tabulation.n_cells.tolist()
-        return tuple(margin_of_sum(noise, n, self.coverage) for n in n_cells)
-
-    def to_json(self) -> dict[str, Any]:
-        """The output of `spineflow budget --json` for a level."""
-        margins = zip(self.tabulation.names, self.margins_of_totals, strict=True)
-        return {
-            "tabulation": self.tabulation.name,
-            "region_type": self.region_type,
-            "level": self.level,
-            "budget": str(self.budget.budget),
-            "stability": self.budget.stability,
-            "confidence": str(self.coverage),
-            "margin": self.margin,
-            "margin_wanted": self.wanted,
-            "margin_total_only": self.margin_total_only,
-            "margins_of_totals": dict(margins),
-            "table_thresholds": list(self.thresholds),
-            "suppression_threshold": self.threshold,
-        }
-
-
 def level_figures(
     parameters: Parameters, specification: Specification, region_pass: str | None = None
-) -> tuple[LevelFigures, ...]:
-    """Margins of error and thresholds of every measured level of every tabulation, of one pass if
-    it is named; none without noise.
+) -> list[dict[str, Any]]:
+    """Budget and accuracy of every measured level of every tabulation, of one pass if it is named,
+    as `spineflow budget --json` has them; none without noise.
+
+    `confidence` is the probability with which the margins hold. `margin` is that of a released
+    count, `margin_total_only` that of groups of persons that are measured by a total only,
+    `margin_wanted` the one in the settings, and `margins_of_totals` those of the sums of all counts
+    of each table. `table_thresholds` are of the totals that choose tables, and
+    `suppression_threshold` is the largest total that is suppressed; None where there is none.
 
     Raises InputRefused for a budget so small that its noise is too wide for these figures.
     """
     figures = []
-    for tabulation, own in () if parameters.infinite else parameters.tables():
-        coverage = own.wanted.coverage
+    for tabulation, own, level, budget in _budgets(parameters, specification, region_pass):
+        coverage, noise = own.coverage, budget.second_stage
+        sizes = zip(tabulation.names, tabulation.n_cells.tolist(), strict=True)
         named = "" if tabulation.of_persons else f"{tabulation.name}, "
+        with refuse_errors(
+            f"The budget of {named}{level[0]}, level {level[1]}, is {budget.budget}: ",
+            "; give it more, or 0 to leave it out.",
+        ):
+            of_total_only = margin(budget.total_only, coverage) if tabulation.of_persons else None
+            figures.append(
+                {
+                    "tabulation": tabulation.name,
+                    "region_type": level[0],
+                    "level": level[1],
+                    "budget": str(budget.budget),
+                    "stability": budget.stability,
+                    "confidence": str(coverage),
+                    "margin": margin(noise, coverage),
+                    "margin_wanted": own.wanted.get(level),
+                    "margin_total_only": of_total_only,
+                    "margins_of_totals": {
+                        table: margin_of_sum(noise, n, coverage) for table, n in sizes
+                    },
+                    "table_thresholds": list(own.thresholds[level]),
+                    "suppression_threshold": threshold_of(
+                        level[0], noise, own.zero_suppression_chance
+                    ),
+                }
+            )
+    return figures
+
+
+def _budgets(
+    parameters: Parameters, specification: Specification, region_pass: str | None
+) -> Iterator[tuple[Tabulation, MechanismParameters, tuple[str, int], LevelBudget]]:
+    """The measured levels of every tabulation, of one pass if it is named; none without noise."""
+    for tabulation, own in () if parameters.infinite else parameters.tables():
         for level, budget in level_budgets(own, specification, region_pass).items():
-            noise = budget.second_stage
-            with refuse_errors(
-                f"The budget of {named}{level[0]}, level {level[1]}, is {budget.budget}: ",
-                "; give it more, or 0 to leave it out.",
-            ):
-                figures.append(
-                    LevelFigures(
-                        tabulation,
-                        *level,
-                        budget,
-                        own.thresholds[level],
-                        coverage,
-                        margin=margin(noise, coverage),
-                        margin_total_only=margin(budget.total_only, coverage)
-                        if tabulation.of_persons
-                        else None,
-                        wanted=own.wanted.by_level.get(level),
-                        threshold=threshold_of(level[0], noise, own.zero_suppression_chance),
-                    )
-                )
-    return tuple(figures)
+            yield tabulation, own, level, budget
 
 
 def refuse_settings(settings: Settings) -> None:
@@ -125,12 +96,10 @@ def costs_of(parameters: Parameters, specification: Specification) -> dict[str, 
     """
     found = {}
     for region_pass in parameters.passes:
-        figures = level_figures(parameters, specification, region_pass)
-        total = parameters.total_of(region_pass)
-        measures = tuple(own for item in figures for own in _measures(item, total))
+        measures = tuple(_measures(parameters, specification, region_pass))
         plan = replace(pass_plan(parameters, region_pass), measures=measures)
         native = {"neighbors": UNBOUNDED, plan.symbol: plan.stated_loss}
-        levels = [item.to_json() for item in figures]
+        levels = level_figures(parameters, specification, region_pass)
         further: dict[str, Any] = {"native": native, "levels": levels}
         if len(parameters.of) > 1:
             further["tabulations"] = {
@@ -161,10 +130,15 @@ def curves_of(parameters: Parameters, specification: Specification) -> Curves | 
     )
 
 
-def _measures(item: LevelFigures, total: Fraction) -> Iterator[Measure]:
-    """The measures of a level, by names of a budget rather than of a run."""
-    tabulation, level = item.tabulation, f"level {item.level}"
-    of_level = level_noise(item.budget, tabulation, (item.region_type, item.level), total)
-    for own in of_level.stages:
-        query = f"{level}, {own.query}" if tabulation.of_persons else f"{tabulation.name}, {level}"
-        yield replace(own, level=item.region_type, query=query)
+def _measures(
+    parameters: Parameters, specification: Specification, region_pass: str
+) -> Iterator[Measure]:
+    """The measures of the levels of a pass, by names of a budget rather than of a run."""
+    total = parameters.total_of(region_pass)
+    for tabulation, _, level, budget in _budgets(parameters, specification, region_pass):
+        number = f"level {level[1]}"
+        for own in level_noise(budget, tabulation, level, total).stages:
+            query = f"{number}, {own.query}"
+            if not tabulation.of_persons:
+                query = f"{tabulation.name}, {number}"
+            yield replace(own, level=level[0], query=query)

@@ -6,13 +6,13 @@ shown only for inputs that are not confidential.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from ...pages.document import Cell, Document, Table
+from ...pages.document import Document, Table
 from ...products.certificate import Facts
 from ...products.comparison import errors_table
 from ...products.plan import Plan
@@ -20,14 +20,12 @@ from ...products.reports import first_rows, report_document
 from ...runs.directory import RunDirectory
 from ..ingest.ingest import Settings, run_parameters, run_specification
 from ..postprocess.groups import mask_of
-from ..postprocess.run import coterminous_of, groups_to_release
-from ..settings import DetailedGroupsSettings
+from ..postprocess.run import groups_to_release
 from ..workload.budgets import format_percent
 from ..workload.parameters import Parameters
-from ..workload.regions import region_types
 from ..workload.tabulations import TABULATIONS
 from .accuracy import FIGURES, HOUSEHOLD_FIGURES
-from .budget import LevelFigures, curves_of, level_figures
+from .budget import curves_of, level_figures
 from .tables import TIDY_FILES
 
 REPORTED = {
@@ -60,9 +58,6 @@ _ERROR = {
 }
 """The error of a level on the front page, and the number of groups by which tables are weighed."""
 
-Levels = Mapping[tuple[str, int], Any]
-"""Figures by region type and iteration level."""
-
 
 def certificate_facts(run: RunDirectory, settings: Settings) -> Facts:
     """Facts of a run's certificate; margins only with noise."""
@@ -70,37 +65,44 @@ def certificate_facts(run: RunDirectory, settings: Settings) -> Facts:
     figures = level_figures(parameters, specification) if settings.is_private else ()
     context = {
         "parameters": parameters.first,
-        "percent": format_percent(parameters.first.wanted.coverage),
+        "percent": format_percent(parameters.first.coverage),
         "margins": margins_table(figures),
     }
     template = f"detailed_groups/templates/{PREFIX[parameters.records]}certificate.md.j2"
     return Facts(template, context, curves_of(parameters, specification))
 
 
-def margins_table(figures: Iterable[LevelFigures]) -> Table | None:
-    """Margins of error and thresholds of levels; None without noise."""
-    listed = list(figures)
-    several = len({item.tabulation.name for item in listed}) > 1
-    rows: list[dict[str, Cell | None]] = [
+_MARGINS = {
+    "tabulation": "tabulation",
+    "region_type": "region type",
+    "level": "level",
+    "budget": "budget",
+    "stability": "stability",
+    "margin": "margin",
+    "margin_wanted": "wanted",
+    "margin_total_only": "total only",
+    "margins_of_totals": "of the total, by table",
+    "table_thresholds": "tables from totals of",
+    "suppression_threshold": "threshold",
+}
+"""Headers of the table of margins."""
+
+
+def margins_table(figures: Sequence[Mapping[str, Any]]) -> Table | None:
+    """Margins of error and thresholds of levels, given `level_figures`; None without noise."""
+    several = len({item["tabulation"] for item in figures}) > 1
+    rows = [
         {
-            "tabulation": item.tabulation.name.upper() if several else None,
-            "region type": item.region_type,
-            "level": item.level,
-            "budget": str(item.budget.budget),
-            "stability": item.budget.stability,
-            "margin": item.margin,
-            "wanted": item.wanted,
-            "total only": item.margin_total_only,
-            "of the total, by table": ", ".join(map(str, item.margins_of_totals)),
-            "tables from totals of": ", ".join(map(str, item.thresholds)),
-            "threshold": item.threshold,
+            **item,
+            "tabulation": item["tabulation"].upper() if several else None,
+            "margins_of_totals": ", ".join(map(str, item["margins_of_totals"].values())),
+            "table_thresholds": ", ".join(map(str, item["table_thresholds"])),
         }
-        for item in listed
+        for item in figures
     ]
-    if not rows:
-        return None
-    known = [name for name in rows[0] if any(row[name] is not None for row in rows)]
-    return Table.of([{name: row[name] for name in known} for row in rows], "margin")
+    known = [key for key in _MARGINS if any(row[key] is not None for row in rows)]
+    listed = [{_MARGINS[key]: row[key] for key in known} for row in rows]
+    return Table.of(listed, "margin") if listed else None
 
 
 def report(
@@ -109,86 +111,61 @@ def report(
     """The report as a document; see the module's docstring."""
     parameters, specification = run_parameters(run, settings), run_specification(run)
     figures, records = level_figures(parameters, specification), parameters.records
-    levels = () if parameters.infinite else parameters.levels()
     used = None if accuracy is None else accuracy[accuracy["groups"] > 0]
-    columns, loss = REPORTED[records], "epsilon" if parameters.is_pure else "rho"
-    budgets = {name: own.budgets for name, own in parameters.of.items()}
-    margins: dict[str, dict[tuple[str, int], float]] = {name: {} for name in parameters.of}
-    for item in figures:
-        margins[item.tabulation.name][item.region_type, item.level] = item.margin
-    chance = parameters.first.zero_suppression_chance
-    is_suppressed = any(item.threshold is not None for item in figures)
-    tables, detailed = _tables(run, settings, parameters)
+    columns, chance = REPORTED[records], parameters.first.zero_suppression_chance
+    is_suppressed = any(item["suppression_threshold"] is not None for item in figures)
     return report_document(
         run,
         settings,
         plan,
         f"detailed_groups/templates/{PREFIX[records]}report.md.j2",
         counts=first_rows(run.release / TIDY_FILES[records], FIRST_COLUMNS[records]),
-        percent=format_percent(parameters.first.wanted.coverage),
-        loss=loss,
-        budget=_series(levels, loss, budgets),
-        implied=_series(levels, "margin", margins),
+        percent=format_percent(parameters.first.coverage),
+        implied=_implied(parameters, figures),
         margins=margins_table(figures),
-        tables=tables,
-        detailed=_series(parameters.levels(), "groups", detailed),
+        tables=_tables(run, settings, parameters),
         errors=None if accuracy is None else mean_errors(accuracy, *_ERROR[records]),
         accuracy=None
         if used is None
         else errors_table(used, _PLACES | columns, columns["mean_absolute_error"]),
         suppressed=100 * float(chance) if chance and is_suppressed else None,
-        coterminous=_coterminous(run, settings, parameters),
     )
 
 
-def _series(
-    levels: Iterable[tuple[str, int]], what: str, figures: Mapping[str, Levels]
+def _implied(
+    parameters: Parameters, figures: Sequence[Mapping[str, Any]]
 ) -> dict[str, dict[str, float]]:
-    """Figures of every tabulation by level, 0 where it lacks the level."""
+    """The margin of every tabulation by level, 0 where it lacks the level."""
+    levels = {format_level(item["region_type"], item["level"]): 0.0 for item in figures}
+    series = {name: dict(levels) for name in parameters.of}
+    for item in figures:
+        name = format_level(item["region_type"], item["level"])
+        series[item["tabulation"]][name] = float(item["margin"])
     return {
-        what if len(figures) == 1 else f"{what} of {name.upper()}": {
-            format_level(*level): float(own.get(level, 0)) for level in levels
-        }
-        for name, own in figures.items()
+        "margin" if len(series) == 1 else f"margin of {name.upper()}": own
+        for name, own in series.items()
     }
 
 
-def _tables(
-    run: RunDirectory, settings: Settings, parameters: Parameters
-) -> tuple[Table, dict[str, dict[tuple[str, int], float]]]:
-    """The groups of every level by table, as the published noisy outcome has them; and the part in
-    percent that shows more than a total, by tabulation.
-    """
+def _tables(run: RunDirectory, settings: Settings, parameters: Parameters) -> Table:
+    """The groups of every level by table, as the published noisy outcome has them."""
     rows = []
-    detailed: dict[str, dict[tuple[str, int], float]] = {name: {} for name in parameters.of}
     for name in parameters.of:
         tabulation = TABULATIONS[name]
         for level, groups in groups_to_release(run, settings, name):
             hidden, n = mask_of(groups, "is_suppressed"), max(1, groups.num_rows)
-            shown = groups["table"].to_numpy()[~hidden]
-            numbers = np.bincount(shown, minlength=len(tabulation.names))
-            percent = [100 * int(number) / n for number in (hidden.sum(), *numbers)]
-            named = zip(tabulation.names, percent[1:], strict=True)
-            by_table = (f"{table}: {part:.2f} %" for table, part in named)
-            cells = groups.num_rows, f"{percent[0]:.2f} %", ", ".join(by_table)
+            numbers = np.bincount(
+                groups["table"].to_numpy()[~hidden], minlength=len(tabulation.names)
+            )
+            by_table = (
+                f"{table}: {100 * int(number) / n:.2f} %"
+                for table, number in zip(tabulation.names, numbers, strict=True)
+            )
+            suppressed = f"{100 * int(hidden.sum()) / n:.2f} %"
+            cells = groups.num_rows, suppressed, ", ".join(by_table)
             rows.append((*level, tabulation.what, *cells))
-            detailed[name][level] = sum(percent[2:])
     headers = ("region type", "level", "tabulation", "groups", "suppressed", "by table")
-    return Table(headers, tuple(rows)), detailed
-
-
-def _coterminous(run: RunDirectory, settings: Settings, parameters: Parameters) -> Table | None:
-    """Number of regions that share their blocks with another; None without this step."""
-    if not isinstance(settings, DetailedGroupsSettings) or not settings.mechanism.coterminous:
-        return None
-    rows = []
-    for region_pass in parameters.passes:
-        found = coterminous_of(run, settings, region_pass)
-        rows += [
-            (region_pass, kind.name, len(found.number[kind.name]))
-            for kind in region_types(region_pass)
-        ]
-    return Table(("pass", "region type", "regions"), tuple(rows))
+    return Table(headers, tuple(rows))
 
 
 def format_level(region_type: str, level: int) -> str:

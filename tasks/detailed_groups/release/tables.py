@@ -145,11 +145,6 @@ class GroupNames:
     iterations: Mapping[str, CharacteristicIteration]
     region_name: Mapping[Region, str]
 
-    def of_region(self, region_type: str, region_id: str) -> str:
-        """A region's name."""
-        given = self.region_name.get((region_type, region_id))
-        return given or name_of_codes(region_type, region_id)
-
 
 @dataclass(frozen=True)
 class CountRows:
@@ -252,8 +247,8 @@ def named_regions(groups: pa.Table, names: GroupNames) -> pa.DictionaryArray:
     """The name of every group's region, coded."""
     (kind, kinds), (region, ids) = (codes_of(groups, name) for name in ("region_type", "region_id"))
     pairs, code = np.unique(kind.astype(np.int64) * len(ids) + region, return_inverse=True)
-    found = [names.of_region(kinds[p // len(ids)], ids[p % len(ids)]) for p in pairs.tolist()]
-    return coded_texts(code, found)
+    regions = [(kinds[p // len(ids)], ids[p % len(ids)]) for p in pairs.tolist()]
+    return coded_texts(code, [names.region_name.get(own) or name_of_codes(*own) for own in regions])
 
 
 Region = tuple[str, str]
@@ -303,7 +298,7 @@ def write_run_release(run: RunDirectory, settings: Settings) -> None:
         released = groups_to_release(run, settings, name)
         parts = (select_released(groups) for _, groups in released)
         levels = None if own.infinite else level_budgets(own, specification)
-        noise = CountNoise(levels, own.wanted.coverage, not own.allow_negative_counts)
+        noise = CountNoise(levels, own.coverage, not own.allow_negative_counts)
         tables.append((TABULATIONS[name], parts, noise))
     write_release(
         run.unchecked_release,

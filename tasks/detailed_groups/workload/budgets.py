@@ -153,9 +153,9 @@ def budgets_for_margins(
     """The least budgets, to six significant digits, of measured levels that have wanted margins."""
     wanted = parameters.wanted
     return {
-        level: least_budget(budget, wanted.by_level[level], wanted.coverage)
+        level: least_budget(budget, wanted[level], parameters.coverage)
         for level, budget in level_budgets(parameters, specification).items()
-        if level in wanted.by_level
+        if level in wanted
     }
 
 
@@ -175,18 +175,16 @@ def least_budget(level: LevelBudget, margin_of_error: int, coverage: Fraction) -
 
 def refuse_missed_margins(parameters: MechanismParameters, specification: Specification) -> None:
     """Raise InputRefused if a level has a budget that does not meet the margin wanted of it."""
-    wanted = parameters.wanted
-    budgets = level_budgets(parameters, specification) if wanted.by_level else {}
-    for level, budget in budgets.items():
-        due = wanted.by_level.get(level)
-        if due is None or margin(budget.second_stage, wanted.coverage) <= due:
+    budgets = level_budgets(parameters, specification) if parameters.wanted else {}
+    for (region_type, number), budget in budgets.items():
+        due = parameters.wanted.get((region_type, number))
+        if due is None or margin(budget.second_stage, parameters.coverage) <= due:
             continue
-        region_type, number = level
-        least = least_budget(budget, due, wanted.coverage)
+        least = least_budget(budget, due, parameters.coverage)
         raise InputRefused(
             f"mechanism.budgets.{region_type}.{number} is {budget.budget}, at which counts are "
             f"not within mechanism.margins.{region_type}.{number} = {due} with a probability "
-            f"of {format_percent(wanted.coverage)} %; remove the budget, or give it {least} at "
+            f"of {format_percent(parameters.coverage)} %; remove the budget, or give it {least} at "
             "least."
         )
 

@@ -50,7 +50,7 @@ from ...ledger.accounting import (
 )
 from ...ledger.exact_curve import MOST_COMBINATIONS, PrivacyCurve, count_moves, known_curve
 from ...ledger.loss_laws import ChangedCount
-from ...ledger.plan import Measure, UniversePlan
+from ...ledger.plan import UniversePlan
 from ...noise.distributions import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from ...products.plan import ExactFact
 from ...products.statement import Statement
@@ -154,33 +154,25 @@ _CHANGES = {
 """The neighbours of a guarantee for records, and of a person's whole move."""
 
 
-def pass_plan(parameters: Parameters, region_pass: str | None = None) -> UniversePlan:
-    """The plan of all tabulations in a pass, or in the whole run."""
-    if region_pass is not None:
-        name = f"{region_pass.upper()} pass"
-        return _plan(name, parameters.total_of(region_pass), parameters)
-    name = "households" if len(parameters.of) > 1 else TABULATIONS[next(iter(parameters.of))].what
-    return _plan(name, parameters.total, parameters)
+def pass_plan(parameters: Parameters, region_pass: str) -> UniversePlan:
+    """The plan of all tabulations in a pass."""
+    return _plan(f"{region_pass.upper()} pass", parameters.total_of(region_pass), parameters)
 
 
-def tabulation_plan(
-    parameters: Parameters, name: str, measures: tuple[Measure, ...] = ()
-) -> UniversePlan:
+def tabulation_plan(parameters: Parameters, name: str) -> UniversePlan:
     """The plan of one tabulation in the whole run, which is charged as one draw."""
-    return _plan(TABULATIONS[name].what, parameters.of[name].total, parameters, measures)
+    return _plan(TABULATIONS[name].what, parameters.of[name].total, parameters)
 
 
-def _plan(
-    name: str, total: Fraction, parameters: Parameters, measures: tuple[Measure, ...] = ()
-) -> UniversePlan:
+def _plan(name: str, total: Fraction, parameters: Parameters) -> UniversePlan:
     definition, mechanism = ZCDP, DISCRETE_GAUSSIAN
     if parameters.is_pure:
         definition, mechanism = PURE_DP, DISCRETE_LAPLACE
     if parameters.infinite:
-        return UniversePlan(name, mechanism, None, None, measures)
+        return UniversePlan(name, mechanism, None, None)
     neighbors, factor = _CHANGES[parameters.records]
     guarantee = Guarantee(definition, total, neighbors, bounded_factor=factor)
-    return UniversePlan(name, mechanism, guarantee, total, measures)
+    return UniversePlan(name, mechanism, guarantee, total)
 
 
 def statement_of(parameters: Parameters) -> Statement:

@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -45,21 +46,6 @@ NEVER = 2**63 - 1
 
 
 @dataclass(frozen=True)
-class WantedMargins:
-    """Margins of error that the noise of released counts is to have.
-
-    coverage : the probability with which every margin holds, wanted or not.
-    by_level : the wanted margin of some levels, by region type and iteration level.
-    """
-
-    coverage: Fraction = COVERAGE
-    by_level: Mapping[tuple[str, int], int] = field(default_factory=dict)
-
-
-NOTHING_WANTED = WantedMargins()
-
-
-@dataclass(frozen=True)
 class MechanismParameters:
     """Parameters of the mechanism.
 
@@ -73,7 +59,8 @@ class MechanismParameters:
     zero_suppression_chance : probability that an empty group is suppressed; None for never.
     passes : the passes that are run.
     states : FIPS codes of the United States pass; empty if it is not run.
-    wanted : margins that the budgets were set for.
+    coverage : the probability with which every margin of error holds, wanted or not.
+    wanted : margins that the noise of released counts is to have, by region type and level.
     infinite : whether noise is switched off; budgets then only determine the measured levels.
     """
 
@@ -86,7 +73,8 @@ class MechanismParameters:
     allow_negative_counts: bool
     passes: tuple[str, ...]
     states: tuple[str, ...]
-    wanted: WantedMargins = NOTHING_WANTED
+    coverage: Fraction = COVERAGE
+    wanted: Mapping[tuple[str, int], int] = field(default_factory=dict)
     infinite: bool = False
 
     @property
@@ -163,7 +151,6 @@ def thresholds_key(region_type: str, level: int) -> str:
 def mechanism_parameters(
     config: Mapping[str, Any],
     name: str = CONFIG_FILE,
-    wanted: WantedMargins = NOTHING_WANTED,
     *,
     infinite: bool = False,
     tabulation: Tabulation = SEX_BY_AGE,
@@ -213,7 +200,6 @@ def mechanism_parameters(
         allow_negative_counts=check.truth("allow_negative_counts"),
         passes=passes,
         states=check.states("state_filter_us") if US in passes else (),
-        wanted=wanted,
         infinite=infinite,
     )
 
@@ -310,7 +296,6 @@ def read_specification(directory: str) -> Specification:
 def read_parameters(
     directory: str,
     overrides: Mapping[str, Any],
-    wanted: WantedMargins = NOTHING_WANTED,
     *,
     infinite: bool = False,
     tabulation: Tabulation = SEX_BY_AGE,
@@ -322,18 +307,16 @@ def read_parameters(
     """
     _refuse_missing(directory)
     sources = [CONFIG_FILE] if _has_config(directory) else []
-    if overrides or not sources:
-        sources.append(SETTINGS_SECTION)
     with refuse_errors(of=SpecificationError):
-        config: dict[str, Any] = {}
-        if _has_config(directory):
-            config = read_config(_read(directory, CONFIG_FILE))
+        config = read_config(_read(directory, CONFIG_FILE)) if sources else {}
+        if overrides or not sources:
+            sources.append(SETTINGS_SECTION)
         thresholds = config.get(tabulation.thresholds, {})
         config = {**config, **overrides}
         if tabulation.thresholds in overrides and isinstance(thresholds, dict):
             config[tabulation.thresholds] = thresholds | overrides[tabulation.thresholds]
         name = " and ".join(sources)
-        return mechanism_parameters(config, name, wanted, infinite=infinite, tabulation=tabulation)
+        return mechanism_parameters(config, name, infinite=infinite, tabulation=tabulation)
 
 
 def copy_parameters(directory: str, to: Path) -> None:
@@ -408,8 +391,7 @@ class Parameters:
     def levels(self) -> tuple[tuple[str, int], ...]:
         """Region types and iteration levels that any tabulation measures, in their order."""
         measured = {level for own in self.of.values() for level in own.budgets}
-        every = ((region_type, level) for region_type in REGION_TYPES for level in LEVELS)
-        return tuple(level for level in every if level in measured)
+        return tuple(level for level in product(REGION_TYPES, LEVELS) if level in measured)
 
     def total_of(self, region_pass: str) -> Fraction:
         """The budget of all tabulations in a pass: of adding or removing one record there."""

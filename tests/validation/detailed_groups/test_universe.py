@@ -111,7 +111,7 @@ def test_identical_regions_are_the_coterminous_sets(drawn) -> None:
     regions = dict(zip(("COUNTY", "PLACE", "AIANNH"), columns, strict=True))
     mask = None if used is None else np.array(used)
     blocks = {name: pd.Series(own, dtype=object) for name, own in regions.items()}
-    sides = identical_regions(blocks, mask), coterminous_sets(regions, mask).number
+    sides = identical_regions(blocks, mask), coterminous_sets(regions, mask)
     members = []
     for numbers in sides:
         sets: dict[int, set] = {}

@@ -6,7 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from spineflow.tasks.census.invariants import FACILITY_COLUMNS, inhabitable
-from spineflow.tasks.detailed_groups.postprocess.run import coterminous_of, stages_of
+from spineflow.tasks.detailed_groups.postprocess.run import (
+    public_blocks,
+    regions_of_pass,
+    stages_of,
+)
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 
 
@@ -32,12 +36,12 @@ def test_stages_that_are_asked_for(mechanism: dict, stages: tuple[str, ...]) -> 
 def test_coterminous_regions_of_a_run(measured_groups) -> None:
     """Puerto Rico and the states are apart: no set has regions of both."""
     run, settings = measured_groups()
-    us, pr = (coterminous_of(run, settings, name) for name in ("us", "pr"))
-    assert all(kind.startswith("PR-") for kind in pr.number)
-    assert not any(kind.startswith("PR-") for kind in us.number)
-    assert pr.number["PR-STATE"] == {"72": pr.number["PR-COUNTY"]["72001"]}
-    assert us.number["STATE"]["44"] == us.number["COUNTY"]["44001"]
-    assert us.number["USA"] == {}
+    us, pr = (regions_of_pass(*public_blocks(run, settings), name)[1] for name in ("us", "pr"))
+    assert all(kind.startswith("PR-") for kind in pr)
+    assert not any(kind.startswith("PR-") for kind in us)
+    assert pr["PR-STATE"] == {"72": pr["PR-COUNTY"]["72001"]}
+    assert us["STATE"]["44"] == us["COUNTY"]["44001"]
+    assert us["USA"] == {}
 
 
 def test_inhabitable_blocks() -> None:

@@ -10,13 +10,12 @@ import pytest
 from spineflow.tasks.detailed_groups.postprocess.groups import (
     ALONE,
     COTERMINOUS,
-    COUNTED,
     MARGINALS,
     SCREENED,
     SUPPRESSED,
     PassFiles,
-    add_marginals,
     change_levels,
+    cut_counts,
     levels_after,
     read_groups,
     suppress,
@@ -27,6 +26,7 @@ from spineflow.tasks.detailed_groups.postprocess.run import (
     copy_coterminous,
     coterminous_sets,
     donate_between_levels,
+    sets_of_rows,
 )
 
 TYPES = ("USA", "STATE", "COUNTY", "TRACT", "PLACE", "AIANNH")
@@ -54,24 +54,17 @@ def in_order(groups: pa.Table) -> list[dict]:
     return sorted(rows, key=lambda row: tuple(row[name] for name in key))
 
 
-def make_all(
-    files: PassFiles, thresholds: dict, *, allow_negative_counts: bool, before_alone: str
-) -> None:
+def make_all(files: PassFiles, thresholds: dict, before_alone: str) -> None:
     """All stages, one after the other."""
     change_levels(files, None, SUPPRESSED, lambda level, own: suppress(own, thresholds[level]))
-    change_levels(
-        files,
-        SUPPRESSED,
-        MARGINALS,
-        lambda _, own: add_marginals(own, allow_negative_counts=allow_negative_counts),
-    )
+    change_levels(files, SUPPRESSED, MARGINALS, lambda _, own: cut_counts(own))
     donate_between_levels(files, SETS, TYPES)
     change_levels(files, before_alone, ALONE, lambda _, own: suppress_alone(own, COUNTERPARTS))
 
 
 def test_stages_one_after_the_other(files: PassFiles, random_groups) -> None:
     thresholds = {level: None if level[0] in ("USA", "STATE") else 4 for level in LEVELS}
-    make_all(files, thresholds, allow_negative_counts=False, before_alone=COTERMINOUS)
+    make_all(files, thresholds, COTERMINOUS)
 
     measured = random_groups(5)
     parts = [
@@ -80,22 +73,21 @@ def test_stages_one_after_the_other(files: PassFiles, random_groups) -> None:
     ]
     expected = pa.concat_tables(parts).unify_dictionaries().combine_chunks()
     assert in_order(read_all(files, SUPPRESSED)) == in_order(expected)
-    expected = add_marginals(expected, allow_negative_counts=False)
+    expected = cut_counts(expected)
     assert in_order(read_all(files, MARGINALS)) == in_order(expected)
-    expected = copy_coterminous(expected, SETS.of_rows(expected), TYPES)
+    expected = copy_coterminous(expected, sets_of_rows(expected, SETS), TYPES)
     assert in_order(read_all(files, COTERMINOUS)) == in_order(expected)
     expected = suppress_alone(expected, COUNTERPARTS)
     assert in_order(read_all(files, ALONE)) == in_order(expected)
 
 
 def read_all(files: PassFiles, stage: str) -> pa.Table:
-    schema = SCREENED if stage == SUPPRESSED else COUNTED
-    return read_groups([files.groups(stage, level) for level in LEVELS], schema)
+    return read_groups([files.groups(stage, level) for level in LEVELS], SCREENED)
 
 
 def test_a_level_without_regions(tmp_path: Path) -> None:
     files = PassFiles(tmp_path / "measured", tmp_path / "derived", (("AIANNH", 2),))
     assert not files.are_there(SUPPRESSED)
-    make_all(files, {("AIANNH", 2): 3}, allow_negative_counts=True, before_alone=MARGINALS)
+    make_all(files, {("AIANNH", 2): 3}, MARGINALS)
     assert all(files.are_there(stage) for stage in (SUPPRESSED, MARGINALS, COTERMINOUS, ALONE))
     assert sum(groups.num_rows for _, groups in levels_after(files, ALONE)) == 0

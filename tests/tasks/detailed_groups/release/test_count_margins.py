@@ -61,10 +61,10 @@ def test_levels_have_the_margins_that_were_wanted(noisy) -> None:
     rows, run = noisy
     settings = frozen_settings(DetailedGroupsSettings, run.settings)
     cells = rows[(rows["age_start"] >= 0)]
-    for (region_type, level), due in settings.mechanism.wanted.by_level.items():
+    for (region_type, level), due in settings.mechanism.wanted.items():
         own = cells[(cells["region_type"] == region_type) & (cells["iteration_level"] == level)]
         assert own.empty or set(own["margin"]) == {due}
-    assert len(settings.mechanism.wanted.by_level) == 6
+    assert len(settings.mechanism.wanted) == 6
 
 
 def test_cut_counts_are_within_their_margins(measured_groups, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from spineflow.tasks.detailed_groups.workload.budgets import level_budget, level
 from spineflow.tasks.detailed_groups.workload.guarantee import (
     curve_of_change,
     exact_curve,
-    pass_plan,
+    tabulation_plan,
 )
 from spineflow.tasks.detailed_groups.workload.parameters import (
     MechanismParameters,
@@ -158,7 +158,7 @@ def test_the_ledger_counts_who_goes_from_any_pass_to_any(
         assert worst <= upper
         if detailed_only is not None:
             assert upper <= worst + Decimal("2e-12")
-    assert SpentDraw(pass_plan(Parameters({"p": both})).promised, curve).known == curve
+    assert SpentDraw(tabulation_plan(Parameters({"p": both}), "p").promised, curve).known == curve
 
 
 def two_races(detailed_only: bool | None) -> Specification:

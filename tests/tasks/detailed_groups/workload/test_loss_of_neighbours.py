@@ -17,12 +17,8 @@ from spineflow.tasks.detailed_groups.workload.budgets import (
     level_budget,
     level_noise,
 )
-from spineflow.tasks.detailed_groups.workload.guarantee import pass_plan
-from spineflow.tasks.detailed_groups.workload.parameters import (
-    MechanismParameters,
-    Parameters,
-    WantedMargins,
-)
+from spineflow.tasks.detailed_groups.workload.guarantee import tabulation_plan
+from spineflow.tasks.detailed_groups.workload.parameters import MechanismParameters, Parameters
 from spineflow.tasks.detailed_groups.workload.specification import (
     NONE,
     IterationUniverse,
@@ -46,7 +42,7 @@ def parameters_of(
 ) -> MechanismParameters:
     """Budgets as they are given, or as margins of error ask for them."""
     given_budgets = (Fraction(1, 3), Fraction(2, 3))
-    wanted = WantedMargins(by_level=dict(zip(LEVELS, (5, 9), strict=True)))
+    wanted = dict(zip(LEVELS, (5, 9), strict=True))
     parameters = MechanismParameters(
         definition=definition,
         max_race_codes=MOST_CODES,
@@ -137,7 +133,7 @@ def test_nobody_loses_more_than_is_charged(
             added[person] += loss(universe, noise, found[person], {})
         for one, two in changed:
             changed[one, two] += loss(universe, noise, found[one], found[two])
-    guarantee = pass_plan(Parameters({"p": parameters})).promised
+    guarantee = tabulation_plan(Parameters({"p": parameters}), "p").promised
     assert max(added.values()) <= guarantee.parameter == parameters.total
     if is_exact:
         assert max(added.values()) == guarantee.parameter

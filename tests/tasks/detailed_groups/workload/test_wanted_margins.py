@@ -76,7 +76,7 @@ def test_settings_hold_the_budgets_from_then_on(
     before = read_parameters(str(groups_input / "params"), {})
     after = parameters_of(settings).first
     for key, budget in after.budgets.items():
-        due = after.wanted.by_level.get(key)
+        due = after.wanted.get(key)
         if due is None:
             assert budget == before.budgets[key]
         else:
@@ -85,8 +85,8 @@ def test_settings_hold_the_budgets_from_then_on(
         for key, level in level_budgets(
             after, read_specification(settings.input.parameters), region_pass
         ).items():
-            if key in after.wanted.by_level:
-                assert margin(level.second_stage, Fraction(9, 10)) <= after.wanted.by_level[key]
+            if key in after.wanted:
+                assert margin(level.second_stage, Fraction(9, 10)) <= after.wanted[key]
     (tmp_path / "frozen.toml").write_text(dump_settings(settings))
     shutil.rmtree(tmp_path / "params")
     assert frozen_settings(DetailedGroupsSettings, tmp_path / "frozen.toml") == settings
