@@ -222,8 +222,6 @@ def grade_reconstruction(release: Release, pieces: Sequence[Rebuilt]) -> Iterato
     unique = found.status == BlockStatus.UNIQUE
     if len(at):
         yield level, f"{NAME}: people in areas with one solution", ALL, float(unique[at].mean())
-        certain = float(found.certain.sum() / max(found.persons.sum(), 1))
-        yield level, f"{NAME}: rebuilt people who are in every solution", ALL, certain
         yield level, f"{NAME}: rebuilt people who can differ", ALL, *_can_differ(found)
         yield from _grade_reidentification(release, unique, rebuilt_at, rebuilt_kind)
 
