@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from ..census.counting import People
 from ..census.queries import marginal_query
 from ..runs.directory import RunDirectory
 from ..runs.names import below
-from ..runs.objects import read_arrays, write_arrays
+from ..runs.objects import read_arrays
 from .settings import EvidenceSettings
 from .tables import Places, Population, RequestedTable, ancestors
 
@@ -65,30 +64,6 @@ def evidence_file(run: RunDirectory) -> Path:
     return run.report.parent / "evidence.csv"
 
 
-def read_population(run: RunDirectory, settings: EvidenceSettings) -> Path:
-    """Read the people and the entities of every level that the settings name, and keep them.
-
-    Raises InputRefused for input that breaks a rule.
-    """
-    own, folder = settings.product_settings, dataset_folder(run)
-    people = settings.CENSUS.read(own, settings.evidence.universe, folder)
-    levels = {}
-    for level in levels_of(settings):
-        entity, codes = settings.CENSUS.entities(own, folder, level)
-        levels[level] = (np.asarray(entity, dtype=np.int64), list(codes))
-    found = {"people": (people.area, people.cell, people.household), "levels": levels}
-    return write_arrays(people_file(run).with_suffix(""), found)
-
-
-def _read_people(run: RunDirectory) -> Any:
-    return read_arrays(people_file(run).with_suffix(""))
-
-
-def sizes_of_levels(run: RunDirectory) -> dict[str, int]:
-    """Entities of every level of a run that has been read."""
-    return {level: len(codes) for level, (_, codes) in _read_people(run)["levels"].items()}
-
-
 def levels_of(settings: EvidenceSettings) -> list[str]:
     """The levels of all tables and of swapping, as they come."""
     named = [level for table in settings.published_tables for level in table.levels]
@@ -99,7 +74,7 @@ def population_of(run: RunDirectory, settings: EvidenceSettings) -> Population:
     """The population of a run that has been read."""
     comparison = settings.evidence
     schema = settings.CENSUS.schema(settings.product_settings, comparison.universe)
-    found = _read_people(run)
+    found = read_arrays(people_file(run).with_suffix(""))
     people = People(*found["people"]).in_households(schema.cells_where(comparison.households))
     places = _with_parents(found["levels"])
     tables = [
@@ -117,14 +92,13 @@ def population_of(run: RunDirectory, settings: EvidenceSettings) -> Population:
     if not comparison.regions:
         by_size = [own for own in by_size if (own.entity >= 0).all()]
         by_size = [own for own in by_size if len(own) > 1][:-1] or by_size[-1:]
-    agree = schema.cells_where(comparison.agree) if comparison.agree else None
-    return Population(
-        people,
-        tables,
-        by_size,
-        marginal_query(schema, comparison.risk).row_of_cell[people.cell],
-        np.zeros(len(people), dtype=bool) if agree is None else agree[people.cell],
+    risk, known, learned = (
+        marginal_query(schema, query).row_of_cell if query else None
+        for query in (comparison.risk, comparison.known, comparison.learned)
     )
+    # Without a condition swapped households agree in size alone.
+    agree = schema.cells_where(comparison.agree) & bool(comparison.agree)
+    return Population(people, tables, by_size, risk, agree, known, learned)
 
 
 def _with_parents(found: Mapping[str, tuple[np.ndarray, Sequence[str]]]) -> dict[str, Places]:

@@ -118,12 +118,14 @@ Tables = Mapping[tuple[str, str], PublishedTable]
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """The people of a comparison, with the facts that methods need about them.
+    """The people of a comparison, with the facts that methods and attacks need about them.
 
     tables : the published tables, levels from large to small.
     regions : levels between whose entities households are swapped, from large to small.
-    risk : (n,) value of the risk variables of every person.
-    agree : (n,) whether two swapped households must have as many of such persons.
+    risk : (n_cells,) value of the risk variables.
+    agree : (n_cells,) whether two swapped households must have as many of such persons.
+    known, learned : (n_cells,) the attributes that an attacker knows in addition to the area, and
+        the attribute to be learned; None where the settings name none.
     """
 
     people: People
@@ -131,6 +133,13 @@ class Population:
     regions: Sequence[Places]
     risk: np.ndarray
     agree: np.ndarray
+    known: np.ndarray | None = None
+    learned: np.ndarray | None = None
+
+    @cached_property
+    def smallest(self) -> Places:
+        """The level of the tables with the most entities."""
+        return max((table.places for table in self.tables), key=len)
 
     @cached_property
     def truth(self) -> Mapping[tuple[str, str], np.ndarray]:

@@ -223,12 +223,8 @@ class Canaries:
         self.is_own = generator.random(len(self.person)) < 0.5
         taken = np.arange(len(people))
         taken[self.person] = np.where(self.is_own, self.person, other[differs])
-        self.population = replace(
-            population,
-            people=People(people.area, people.cell[taken], people.household),
-            risk=population.risk[taken],
-            agree=population.agree[taken],
-        )
+        mixed = People(people.area, people.cell[taken], people.household)
+        self.population = replace(population, people=mixed)
 
     @property
     def area(self) -> np.ndarray:
@@ -369,9 +365,10 @@ def _attributes(release: Release, evidence: Evidence) -> Iterator[Row]:
     """Yield figures of the likeliest attribute of people whose other attributes are known, with all
     other records; the prior is the frequency of the attributes among these.
     """
-    if release.known is None or release.learned is None:
+    canaries = evidence.canaries
+    known, learned = release.population.known, release.population.learned
+    if known is None or learned is None:
         return
-    canaries, known, learned = evidence.canaries, release.known, release.learned
     n_known, n_learned = int(known.max()) + 1, int(learned.max()) + 1
     # Any record with the known and learned values represents all that differ in nothing else.
     record = np.full((n_known, n_learned), -1, dtype=np.int64)

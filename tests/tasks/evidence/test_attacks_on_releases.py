@@ -76,9 +76,9 @@ def population(seed=1, n_households=400):
         query = marginal_query(SCHEMA, text)
         mask = SCHEMA.cells_where(where) if where else whole
         tables.append(RequestedTable(name, query, mask, places[level]))
-    risk = marginal_query(SCHEMA, "kind").row_of_cell[people.cell]
-    agree = np.zeros(len(people), dtype=bool)
-    return Population(people, tables, [places["tract"]], risk, agree)
+    kind, known = (marginal_query(SCHEMA, text).row_of_cell for text in ("kind", "sex * age"))
+    agree = np.zeros(SCHEMA.n_cells, dtype=bool)
+    return Population(people, tables, [places["tract"]], kind, agree, known, kind)
 
 
 POPULATION = population()
@@ -94,8 +94,6 @@ def release(method, *, tables=None, others=None, name="own", **comparison):
         method,
         made,
         POPULATION,
-        marginal_query(SCHEMA, "kind").row_of_cell,
-        marginal_query(SCHEMA, "sex * age").row_of_cell,
         others or (lambda people: publish(people, method, 0, generator_of(1, name, "0", "2"))[0]),
     )
 
