@@ -105,8 +105,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Sources, Path, RunDi
     folder = tmp_path_factory.mktemp("population")
     sources = sources_of(folder / "parts", *APART)
     run = RunDirectory(folder / "run")
-    source = read_released(sources)
-    write_release_records(run, source.blocks, blocks_of(source))
+    write_release_records(run, blocks_of(read_released(sources)))
     for name in piece_names(run):
         write_members(run, name, populate_county(read_piece(run, name)))
     (folder / "release").mkdir()
