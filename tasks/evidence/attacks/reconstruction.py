@@ -263,16 +263,15 @@ EFFORT = Effort()
 class Reconstruction:
     """Blocks rebuilt, in the order of the bounds.
 
-    `block`, `cell` and `count` are the non-zero cells of the solutions. For every block, `persons`
-    is their sum, `status` a `BlockStatus`, and the L1 distance ||x - x'|| from the solution x to
-    the farthest one x' is at least `distance_found` (an x' was found) and at most `distance_bound`
+    `block`, `cell` and `count` are the non-zero cells of the solutions. For every block, `status`
+    is a `BlockStatus`, and the L1 distance ||x - x'|| from the solution x to the farthest one x' is
+    at least `distance_found` (an x' was found) and at most `distance_bound`
     (proven; infinite where nothing is).
     """
 
     block: np.ndarray
     cell: np.ndarray
     count: np.ndarray
-    persons: np.ndarray
     status: np.ndarray
     distance_found: np.ndarray
     distance_bound: np.ndarray
@@ -281,6 +280,11 @@ class Reconstruction:
     def n_blocks(self) -> int:
         """Number of blocks."""
         return len(self.status)
+
+    @property
+    def persons(self) -> np.ndarray:
+        """Sum of the solution of every block `(n_blocks,)`."""
+        return np.bincount(self.block, self.count, minlength=self.n_blocks).astype(np.int64)
 
     def solution_variability(self) -> tuple[np.ndarray, np.ndarray]:
         """100 ||x - x'||_1 / (2 N) of every block, found and bound [Reconstruction2025].
@@ -374,18 +378,16 @@ def reconstruct(
     n_blocks = len(lower)
     status = np.zeros(n_blocks, dtype=np.int8)
     found, bound = np.zeros(n_blocks), np.zeros(n_blocks)
-    persons = np.zeros(n_blocks, np.int64)
     cells, counts = [], []
     for block in range(n_blocks):
         bounds = lower[block].astype(np.int64), upper[block].astype(np.int64)
         histogram, status[block], found[block], bound[block] = rebuild.block(*bounds)
         cells.append(np.flatnonzero(histogram))
         counts.append(histogram[cells[-1]])
-        persons[block] = counts[-1].sum()
     blocks = np.repeat(np.arange(n_blocks), [len(part) for part in cells])
     empty = np.zeros(0, dtype=np.int64)
     cell, count = (np.concatenate([empty, *parts]) for parts in (cells, counts))
-    return Reconstruction(blocks, cell, count, persons, status, found, bound)
+    return Reconstruction(blocks, cell, count, status, found, bound)
 
 
 class _BlockReconstructor:

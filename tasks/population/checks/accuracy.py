@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +31,6 @@ from ...census.households import (
 from ...census.schema import Schema
 from ...pages.document import NONE, Cell, Section, Table
 from ...runs.directory import RunDirectory
-from ...runs.files import read_record
 from ..ingest.released import PersonsAndHouseholds, Sources, group_by_block, read_released
 from ..release.population import NOBODY, PERSONS_FILE, SUMMARY_FILE, UNITS_FILE
 from ..workload import household_types, person_levels
@@ -275,27 +273,27 @@ TITLE = "Persons and households that agree"
 
 
 def agreement_section(sources: Sources, folder: Path, *, with_truth: bool) -> Section:
-    """Agreement of persons and households, and changes to the separate releases.
+    """Agreement of persons and households, at every geolevel.
 
     folder : folder of the one population. with_truth : whether the input may be shown; never if any
     run's input is confidential.
     """
     records = {"apart": read_released(sources), "one population": read_population(folder)}
-    truth = true_records(sources) if with_truth else None
-    if truth is not None:
+    if with_truth and (truth := true_records(sources)) is not None:
         records["truth"] = truth
     about = (
         "Share of areas with persons in households or occupied units for which each statement is "
         "true, in percent: in the products' own releases, which were made independently, and in "
         "the one population made of them. M1 and M4 should be 0, M3 and M5 to M8 should be 100. "
         "Seven members represent seven and more, as in published tables, so that M2 and M9 miss "
-        "larger households even where all agree."
+        f"larger households even where all agree. {SUMMARY_FILE} has how many records differ from "
+        "the products' own releases."
     )
     tables = [
         _table(level, {name: measure_areas(own, digits) for name, own in records.items()})
         for level, digits in GEOLEVELS.items()
     ]
-    return Section(TITLE, (about, *tables, *_count_changes(read_record(folder / SUMMARY_FILE))))
+    return Section(TITLE, (about, *tables))
 
 
 def true_records(sources: Sources) -> PersonsAndHouseholds | None:
@@ -366,17 +364,3 @@ def _percent(ratio: Ratio | None) -> Cell:
         return round(percent, 2)
     nearest = round(percent, 2)
     return nearest if abs(nearest) not in (0, 100) else float(f"{percent:.6g}")
-
-
-def _count_changes(summary: Mapping[str, Any]) -> Iterator[str | Table]:
-    """Changes to the separate releases."""
-    yield "How many blocks and records differ from the products' own releases:"
-    persons = summary["persons_in_households"]
-    rows = [(name, summary[f"{name}_changed"], summary[name]) for name in ("blocks", "households")]
-    rows += [
-        (f"persons: {name}", number, persons) for name, number in summary["persons_changed"].items()
-    ]
-    yield Table(
-        ("changed", "number", "percent"),
-        tuple((name, number, _percent(Ratio(number, of))) for name, number, of in rows),
-    )
