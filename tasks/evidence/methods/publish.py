@@ -61,7 +61,7 @@ def publish(
     Differential privacy is not among them: its releases come from the product. Raises ValueError
     for parameters that cannot be met.
     """
-    if isinstance(method, Suppression) and method.how == "cells":
+    if isinstance(method, Suppression):
         return _without_cells(population, method.thresholds[strength], generator)
     truth: Mapping[tuple[str, str], np.ndarray] = population.truth
     if isinstance(method, Swapping):
@@ -105,13 +105,6 @@ def _table_of(
                 table.places.sums(people.area),
                 siblings(table.places),
                 method.thresholds[strength],
-            )
-        case Suppression():
-            return lambda table, counts: suppression.tables_withheld(
-                counts,
-                table.places.sums(people.area),
-                method.thresholds[strength],
-                of_all=bool((table.counted & (table.query.row_of_cell >= 0)).all()),
             )
         case CellKeys():
             noise = method.perturbation(strength).table()
