@@ -54,8 +54,7 @@ def accuracy(
     levels = list(dict.fromkeys(table.places.level for table in population.tables))
     for level in levels:
         tables = [table for table in population.tables if table.places.level == level]
-        for measure, group, figure in _errors(population, published, tables):
-            yield level, measure, group, figure
+        yield from ((level, *own) for own in _errors(population, published, tables))
     for level, gap in _gaps(population.tables, published):
         yield level, "largest gap between areas and their sum", ALL, gap
 

@@ -73,9 +73,11 @@ class Blocks:
         )
 
     def counties(self) -> list[tuple[int, int]]:
-        """The first block of each county, and the one after its last."""
+        """The first block of each county with households, and the one after its last."""
         starts = np.unique(self.areas(COUNTY), return_index=True)[1].tolist()
-        return list(pairwise([*starts, len(self.codes)]))
+        homes = self.household_starts
+        every = pairwise([*starts, len(self.codes)])
+        return [(first, end) for first, end in every if homes[end] > homes[first]]
 
     def areas(self, kind: int) -> np.ndarray:
         """The code of the area of a kind that each block is in."""
@@ -124,9 +126,7 @@ def close_states(blocks: Blocks, made: Members) -> Members:
     counties, states, parts = blocks.counties(), blocks.areas(STATE), list[Members]()
     for _, extents in groupby(counties, key=lambda county: states[county[0]]):
         pairs = [(blocks.part(*own), blocks.members(made, *own)) for own in extents]
-        more: Surplus = 0
-        for own, members in pairs:
-            more = more + _surplus_of_county(own, members)
+        more: Surplus = sum(_surplus_of_county(*pair) for pair in pairs)
         for own, members in pairs:
             others = more - _surplus_of_county(own, members)
             members, more = _search_blocks(own, members, others, STATE_TURNS)
@@ -174,12 +174,6 @@ _HOUSEHOLDS = ("sex", "age", "origin", "race", "elderly", "tenure", "kind")
 """Columns of released households, in the order of their levels."""
 _CHANGED = ("unit", "relationship", "age", "sex")
 """Columns of persons that a piece may change."""
-
-
-def pieces_of(blocks: Blocks) -> list[tuple[int, int]]:
-    """The first block of each county with households, and the one after its last."""
-    starts = blocks.household_starts
-    return [(first, end) for first, end in blocks.counties() if starts[end] > starts[first]]
 
 
 def blocks_of(source: Released) -> Blocks:
@@ -231,7 +225,7 @@ def piece_names(run: RunDirectory) -> list[str]:
 
 def write_release_records(run: RunDirectory, own: Blocks) -> Path:
     """Write the records of all pieces of blocks; returns the file that is written last."""
-    every = np.array(pieces_of(own), dtype=int).reshape(-1, 2)
+    every = np.array(own.counties(), dtype=int).reshape(-1, 2)
     path = released_file(run, "households")
     path.parent.mkdir(parents=True, exist_ok=True)
     households = dict(zip(_HOUSEHOLDS, own.households, strict=True))
@@ -281,7 +275,7 @@ def write_members(run: RunDirectory, piece: str, made: Members) -> Path:
 
 def read_members(run: RunDirectory, own: Blocks) -> Members:
     """The members of all pieces of some blocks."""
-    every, parts = pieces_of(own), []
+    every, parts = own.counties(), []
     for name, (start, stop) in zip(piece_names(run), every, strict=True):
         table = pq.read_table(made_file(run, name))
         first, end = own.person_starts[[start, stop]]
