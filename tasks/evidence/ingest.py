@@ -92,9 +92,10 @@ def population_of(run: RunDirectory, settings: EvidenceSettings) -> Population:
     if not comparison.regions:
         by_size = [own for own in by_size if (own.entity >= 0).all()]
         by_size = [own for own in by_size if len(own) > 1][:-1] or by_size[-1:]
-    risk, known, learned = (
+    risk = marginal_query(schema, comparison.risk).row_of_cell
+    known, learned = (
         marginal_query(schema, query).row_of_cell if query else None
-        for query in (comparison.risk, comparison.known, comparison.learned)
+        for query in (comparison.known, comparison.learned)
     )
     # Without a condition swapped households agree in size alone.
     agree = schema.cells_where(comparison.agree) & bool(comparison.agree)

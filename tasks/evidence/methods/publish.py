@@ -268,7 +268,7 @@ def write_tables(path: Path, asked: Sequence[RequestedTable], tables: Tables) ->
 def read_tables(path: Path, asked: Sequence[RequestedTable]) -> Tables:
     """Read a file of `write_tables`."""
     with np.load(path) as kept:
-        arrays = dict(kept)
+        arrays: dict[str, np.ndarray] = dict(kept)
     found = {}
     for number, table in enumerate(asked):
         value = arrays[f"value {number}"]
