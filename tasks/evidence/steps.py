@@ -23,6 +23,7 @@ from .attacks.reconstruction import Reconstruction
 from .attacks.release import Release, Row
 from .ingest import (
     Draw,
+    Population,
     dataset_folder,
     figures_file,
     levels_of,
@@ -43,7 +44,6 @@ from .methods.publish import (
 )
 from .release import page, release_figures, restore_figures, write_evidence
 from .settings import EvidenceSettings
-from .tables import Population
 
 ATTACKS: Mapping[str, Callable[[Release], Iterable[Row]]] = {
     differencing.DIFFERENCING: differencing.difference,

@@ -21,7 +21,7 @@ import numpy as np
 from scipy import sparse
 
 from ...census.queries import incidence
-from ..tables import RequestedTable
+from ..ingest import RequestedTable
 from .reconstruction import UNBOUNDED, TableSystem
 from .release import Release, Row, figures
 

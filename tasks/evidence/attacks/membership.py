@@ -27,10 +27,10 @@ import numpy as np
 from scipy.stats import mannwhitneyu, norm
 
 from ...census.counting import People
+from ..ingest import RequestedTable
 from ..methods.accuracy import ALL
 from ..methods.publish import generator_of, swap_people
 from ..settings import DifferentialPrivacy, Swapping
-from ..tables import RequestedTable
 from .likelihood import chance_of
 from .rebuilding import composition, guess_from_blocks
 from .release import Rate, Release, Row, clopper_pearson, figures

@@ -10,10 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import beta
 
-from ..ingest import Draw
+from ..ingest import Draw, Places, Population, RequestedTable, Tables
 from ..methods.publish import generator_of
 from ..settings import Comparison, Method
-from ..tables import Places, Population, RequestedTable, Tables
 from .reconstruction import UNBOUNDED, TableSystem, system_of_tables
 
 Row = tuple[str, str, str, float] | tuple[str, str, str, float, float, float]

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ...census.queries import incidence
-from ..tables import Population, RequestedTable, Tables, ancestors
+from ..ingest import Population, RequestedTable, Tables, ancestors
 
 Figure = tuple[str, str, str, float]
 """Level, measure, group, value."""

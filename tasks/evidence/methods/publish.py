@@ -16,7 +16,17 @@ from ...census.counting import People
 from ...census.queries import incidence
 from ...runs.directory import RunDirectory
 from ...runs.files import replacing, write_text
-from ..ingest import Draw, dataset_folder
+from ..ingest import (
+    Draw,
+    Population,
+    PublishedTable,
+    RequestedTable,
+    Tables,
+    ancestors,
+    count_people,
+    dataset_folder,
+    siblings,
+)
 from ..settings import (
     CellKeys,
     Coarsening,
@@ -27,15 +37,6 @@ from ..settings import (
     Rounding,
     Suppression,
     Swapping,
-)
-from ..tables import (
-    Population,
-    PublishedTable,
-    RequestedTable,
-    Tables,
-    ancestors,
-    count_people,
-    siblings,
 )
 from . import rounding, suppression
 from .accuracy import ALL, Figure

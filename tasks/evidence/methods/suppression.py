@@ -16,7 +16,7 @@ import numpy as np
 from scipy import sparse
 
 from ...solvers.highs import SolveStatus, solve
-from ..tables import PublishedTable
+from ..ingest import PublishedTable
 
 LEAST = 1
 """The least count that is withheld: a zero never is, which every reader of the rule knows."""

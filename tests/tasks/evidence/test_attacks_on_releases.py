@@ -9,7 +9,14 @@ from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.evidence.attacks.rebuilding import grade_reconstruction, rebuilt
 from spineflow.tasks.evidence.attacks.release import Release
-from spineflow.tasks.evidence.ingest import Draw
+from spineflow.tasks.evidence.ingest import (
+    Draw,
+    Places,
+    Population,
+    PublishedTable,
+    RequestedTable,
+    count_people,
+)
 from spineflow.tasks.evidence.methods.publish import generator_of, publish
 from spineflow.tasks.evidence.settings import (
     CellKeys,
@@ -21,13 +28,6 @@ from spineflow.tasks.evidence.settings import (
     Swapping,
 )
 from spineflow.tasks.evidence.steps import ATTACKS
-from spineflow.tasks.evidence.tables import (
-    Places,
-    Population,
-    PublishedTable,
-    RequestedTable,
-    count_people,
-)
 
 SCHEMA = Schema(
     "persons",
