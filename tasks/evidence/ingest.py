@@ -273,7 +273,9 @@ def _with_parents(found: Mapping[str, tuple[np.ndarray, Sequence[str]]]) -> dict
     placed = {}
     for level, own in bare.items():
         larger = sorted((o for o in bare.values() if len(o) < len(own)), key=len, reverse=True)
-        parents = ((other.level, ancestors(own, other)) for other in larger)
-        above, parent = next((it for it in parents if it[1] is not None), (None, own.parent))
-        placed[level] = replace(own, parent_level=above, parent=parent)
+        placed[level] = own
+        for other in larger:
+            if (parent := ancestors(own, other)) is not None:
+                placed[level] = replace(own, parent_level=other.level, parent=parent)
+                break
     return placed
