@@ -33,7 +33,6 @@ from spineflow.tasks.population.estimation.blocks import (
     blocks_of,
     close_states,
     join_members,
-    pieces_of,
     populate_county,
 )
 from spineflow.tasks.population.ingest.released import Released, Sources, read_released
@@ -139,7 +138,7 @@ def one_population(sources: Sources) -> Population:
     """One population of the releases, made in this process."""
     source = read_released(sources)
     own = blocks_of(source)
-    every = pieces_of(own)
+    every = own.counties()
     made = [populate_county(own.part(*one)) for one in every]
     members = join_members(made, own.household_starts[[first for first, _ in every]])
     return Population(source, close_states(own, members))

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from ..tasks.evidence.attacks.rebuilding import NAME as RECONSTRUCTION
+from ..tasks.evidence.ingest import population_of
 from ..tasks.evidence.methods.publish import draws_of
 from ..tasks.evidence.release import page, restore_figures, summary
 from ..tasks.evidence.settings import DifferentialPrivacy, EvidenceSettings, ProtectedCensus
@@ -67,7 +68,8 @@ def stages(run: RunDirectory, settings: CensusEvidenceSettings) -> None:
     with stage("publish"):
         published = [publish_tables.submit(root, draw, wait_for=[read]) for draw in draws]
     names = settings.evidence.attacks
-    n_pieces = pieces_of(run, settings) if RECONSTRUCTION in names else 0
+    has_pieces = RECONSTRUCTION in names
+    n_pieces = pieces_of(population_of(run, settings), settings) if has_pieces else 0
     with stage("rebuild"):
         rebuilt = [
             [rebuild.submit(root, draw, piece, wait_for=[made]) for piece in range(n_pieces)]

@@ -301,8 +301,8 @@ def make_one_population(run: RunDirectory) -> None:
 )
 def gather_released(run: RunDirectory, settings: ProductsSettings) -> Made:
     """Write the released persons and households in pieces, one for each county."""
-    source = read_released(sources_of(run, _names(settings)))
-    return created(write_release_records(run, source.blocks, blocks_of(source)))
+    own = blocks_of(read_released(sources_of(run, _names(settings))))
+    return created(write_release_records(run, own))
 
 
 @step(

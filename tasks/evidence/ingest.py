@@ -1,21 +1,182 @@
-"""The files of a comparison; its people and tables, read once and kept for every step."""
+"""The people of a comparison, the tables about them, and its files: people and areas are read once
+and kept for every step.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ..census.counting import People
-from ..census.queries import marginal_query
+from ..census.queries import MarginalQuery, marginal_query
 from ..runs.directory import RunDirectory
 from ..runs.names import below
-from ..runs.objects import read_arrays, write_arrays
+from ..runs.objects import read_arrays
 from .settings import EvidenceSettings
-from .tables import Places, Population, RequestedTable, ancestors
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """The entities of a level, each a set of areas of the last geolevel.
+
+    entity : (n_areas,) number of each area's entity; -1 for none.
+    codes : the entities' codes.
+    parent_level : the smallest larger level whose entities contain those of this one whole, if any.
+    parent : (n_entities,) the entity of that level containing each; -1 where there is none.
+    """
+
+    level: str
+    entity: np.ndarray
+    codes: tuple[str, ...]
+    parent_level: str | None
+    parent: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def sums(self, area: np.ndarray) -> np.ndarray:
+        """Records of each entity `(n_entities,)`, by the areas of all records `(n,)`."""
+        entity = self.entity[area]
+        return np.bincount(entity[entity >= 0], minlength=len(self))
+
+
+@dataclass(frozen=True, eq=False)
+class RequestedTable:
+    """A table: answers to a marginal query about some of the records, for all entities of a level.
+
+    counted : (n_cells,) mask of the cells of the records that it counts.
+    """
+
+    name: str
+    query: MarginalQuery
+    counted: np.ndarray
+    places: Places
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Identifier of a table of a comparison: name and level."""
+        return self.name, self.places.level
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Entities and answers of each."""
+        return len(self.places), self.query.n_rows
+
+    def positions(self, area: np.ndarray, cell: np.ndarray) -> np.ndarray:
+        """Where records `(n,)` of some areas and cells are counted: entity times answers plus the
+        answer; -1 for records that the table does not count.
+        """
+        entity = self.places.entity[area].astype(np.int64)
+        found = entity * self.query.n_rows + self.query.row_of_cell[cell]
+        return np.where((entity >= 0) & self.counted[cell], found, -1)
+
+    def answer(
+        self, area: np.ndarray, cell: np.ndarray, weight: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Sums of weights, by default counts, of records by entity and answer, `shape`, float64."""
+        at = self.positions(area, cell)
+        inside = at >= 0
+        own = None if weight is None else weight[inside]
+        n_entities, n_rows = self.shape
+        sums = np.bincount(at[inside], own, minlength=n_entities * n_rows)
+        return sums.astype(np.float64).reshape(n_entities, n_rows)
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedTable:
+    """A table as a method publishes it, and the bounds of the true counts that follow from it.
+
+    value : (n_entities, n_answers) published values; NaN where a value is withheld.
+    low, high : bounds of the true counts that follow from the published values and the method's
+        public parameters, where it has any; infinite where nothing follows.
+    total : (2, n_entities) such bounds of the sum of each entity's answers; None where only those
+        of the answers apply.
+    """
+
+    value: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    total: np.ndarray | None = None
+
+    @classmethod
+    def exactly(cls, value: np.ndarray) -> PublishedTable:
+        """A table whose values are said to be the counts."""
+        return cls(value, value, value)
+
+    @classmethod
+    def within(cls, value: np.ndarray, distance: float) -> PublishedTable:
+        """A table whose values are at most some distance from counts, which are not negative."""
+        return cls(value, np.maximum(value - distance, 0), value + distance)
+
+    @classmethod
+    def without_bounds(cls, value: np.ndarray) -> PublishedTable:
+        """A table of values from which no bound follows but that counts are not negative."""
+        return cls(value, np.zeros_like(value), np.full_like(value, np.inf))
+
+
+Tables = Mapping[tuple[str, str], PublishedTable]
+"""Published tables by name and level."""
+
+
+@dataclass(frozen=True, eq=False)
+class Population:
+    """The people of a comparison, with the facts that methods and attacks need about them.
+
+    tables : the published tables, levels from large to small.
+    regions : levels between whose entities households are swapped, from large to small.
+    risk : (n_cells,) value of the risk variables.
+    agree : (n_cells,) whether two swapped households must have as many of such persons.
+    known, learned : (n_cells,) the attributes that an attacker knows in addition to the area, and
+        the attribute to be learned; None where the settings name none.
+    """
+
+    people: People
+    tables: Sequence[RequestedTable]
+    regions: Sequence[Places]
+    risk: np.ndarray
+    agree: np.ndarray
+    known: np.ndarray | None = None
+    learned: np.ndarray | None = None
+
+    @cached_property
+    def smallest(self) -> Places:
+        """The level of the tables with the most entities."""
+        return max((table.places for table in self.tables), key=len)
+
+    @cached_property
+    def truth(self) -> Mapping[tuple[str, str], np.ndarray]:
+        """The true answers of every table."""
+        return count_people(self.people, self.tables)
+
+
+def count_people(
+    people: People, tables: Sequence[RequestedTable]
+) -> dict[tuple[str, str], np.ndarray]:
+    """The answers of tables about people, by name and level."""
+    return {table.key: table.answer(people.area, people.cell) for table in tables}
+
+
+def ancestors(small: Places, large: Places) -> np.ndarray | None:
+    """The entity of a larger level that has all of each entity of a smaller one `(n,)`; None if
+    some entity of the smaller level is in none, or in several.
+    """
+    inside = small.entity >= 0
+    found = np.full(len(small), -1, dtype=np.int64)
+    found[small.entity[inside]] = large.entity[inside]
+    is_whole = (found[small.entity[inside]] == large.entity[inside]).all()
+    return found if is_whole and (found >= 0).all() else None
+
+
+def siblings(places: Places) -> list[np.ndarray]:
+    """The entities of a level with the same parent, group by group; all together where no entity
+    has a parent."""
+    order = np.argsort(places.parent, kind="stable")
+    starts = np.flatnonzero(np.diff(places.parent[order])) + 1
+    return [group for group in np.split(order, starts) if len(group)]
 
 
 @dataclass(frozen=True)
@@ -65,30 +226,6 @@ def evidence_file(run: RunDirectory) -> Path:
     return run.report.parent / "evidence.csv"
 
 
-def read_population(run: RunDirectory, settings: EvidenceSettings) -> Path:
-    """Read the people and the entities of every level that the settings name, and keep them.
-
-    Raises InputRefused for input that breaks a rule.
-    """
-    own, folder = settings.product_settings, dataset_folder(run)
-    people = settings.CENSUS.read(own, settings.evidence.universe, folder)
-    levels = {}
-    for level in levels_of(settings):
-        entity, codes = settings.CENSUS.entities(own, folder, level)
-        levels[level] = (np.asarray(entity, dtype=np.int64), list(codes))
-    found = {"people": (people.area, people.cell, people.household), "levels": levels}
-    return write_arrays(people_file(run).with_suffix(""), found)
-
-
-def _read_people(run: RunDirectory) -> Any:
-    return read_arrays(people_file(run).with_suffix(""))
-
-
-def sizes_of_levels(run: RunDirectory) -> dict[str, int]:
-    """Entities of every level of a run that has been read."""
-    return {level: len(codes) for level, (_, codes) in _read_people(run)["levels"].items()}
-
-
 def levels_of(settings: EvidenceSettings) -> list[str]:
     """The levels of all tables and of swapping, as they come."""
     named = [level for table in settings.published_tables for level in table.levels]
@@ -99,7 +236,7 @@ def population_of(run: RunDirectory, settings: EvidenceSettings) -> Population:
     """The population of a run that has been read."""
     comparison = settings.evidence
     schema = settings.CENSUS.schema(settings.product_settings, comparison.universe)
-    found = _read_people(run)
+    found = read_arrays(people_file(run).with_suffix(""))
     people = People(*found["people"]).in_households(schema.cells_where(comparison.households))
     places = _with_parents(found["levels"])
     tables = [
@@ -117,14 +254,14 @@ def population_of(run: RunDirectory, settings: EvidenceSettings) -> Population:
     if not comparison.regions:
         by_size = [own for own in by_size if (own.entity >= 0).all()]
         by_size = [own for own in by_size if len(own) > 1][:-1] or by_size[-1:]
-    agree = schema.cells_where(comparison.agree) if comparison.agree else None
-    return Population(
-        people,
-        tables,
-        by_size,
-        marginal_query(schema, comparison.risk).row_of_cell[people.cell],
-        np.zeros(len(people), dtype=bool) if agree is None else agree[people.cell],
+    risk = marginal_query(schema, comparison.risk).row_of_cell
+    known, learned = (
+        marginal_query(schema, query).row_of_cell if query else None
+        for query in (comparison.known, comparison.learned)
     )
+    # Without a condition swapped households agree in size alone.
+    agree = schema.cells_where(comparison.agree) & bool(comparison.agree)
+    return Population(people, tables, by_size, risk, agree, known, learned)
 
 
 def _with_parents(found: Mapping[str, tuple[np.ndarray, Sequence[str]]]) -> dict[str, Places]:
@@ -135,11 +272,10 @@ def _with_parents(found: Mapping[str, tuple[np.ndarray, Sequence[str]]]) -> dict
     }
     placed = {}
     for level, own in bare.items():
-        placed[level] = own
         larger = sorted((o for o in bare.values() if len(o) < len(own)), key=len, reverse=True)
+        placed[level] = own
         for other in larger:
-            parent = ancestors(own, other)
-            if parent is not None:
+            if (parent := ancestors(own, other)) is not None:
                 placed[level] = replace(own, parent_level=other.level, parent=parent)
                 break
     return placed

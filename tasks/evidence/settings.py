@@ -174,18 +174,15 @@ class Coarsening(ProtectionMethod):
 
 
 class Suppression(ProtectionMethod):
-    """Small counts, or tables of small areas, are withheld."""
+    """Counts from 1 to below a threshold are withheld, and the secondary cells that would reveal
+    them."""
 
     STRENGTHS = ("thresholds", "threshold {:.0f}")
-    FACTS = dict.fromkeys(("cells", "tables"), Facts("all counts that are published"))
+    FACTS = {"": Facts("all counts that are published")}
 
     kind: Literal["suppression"]
-    how: Literal["cells", "tables"] = "cells"
-    """cells: counts from 1 to below the threshold, and the secondary cells that would reveal them;
-    tables: all of an area with from 1 to below the threshold persons, as the United States had it
-    until 1980, without secondary suppression."""
     thresholds: tuple[Annotated[int, Field(ge=2)], ...] = Field(default=(3, 10), min_length=1)
-    """Counts below which cells or tables are withheld."""
+    """Counts below which cells are withheld."""
 
 
 class Swapping(ProtectionMethod):

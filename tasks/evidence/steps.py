@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 
-from ..census.queries import marginal_query
+import numpy as np
+
 from ..products.registry import settings_of
 from ..runs import files
 from ..runs.directory import RunDirectory
-from ..runs.handles import Made, created
+from ..runs.handles import Made, created, stopwatch
 from ..runs.objects import read_arrays, write_arrays
 from ..runs.steps import step
 from .attacks import differencing, membership, rebuilding
@@ -22,15 +23,25 @@ from .attacks.reconstruction import Reconstruction
 from .attacks.release import Release, Row
 from .ingest import (
     Draw,
+    Population,
+    dataset_folder,
     figures_file,
+    levels_of,
     people_file,
     piece_file,
     population_of,
-    read_population,
-    sizes_of_levels,
     tables_file,
 )
-from .methods.publish import neighbour_tables, publish_draw, read_tables, write_figures
+from .methods.accuracy import ALL, accuracy
+from .methods.publish import (
+    ACCURACY,
+    neighbour_tables,
+    read_by_users,
+    read_tables,
+    tables_of,
+    write_figures,
+    write_tables,
+)
 from .release import page, release_figures, restore_figures, write_evidence
 from .settings import EvidenceSettings
 
@@ -53,8 +64,18 @@ each."""
     made_at=lambda run, _settings: people_file(run),
 )
 def read_people(run: RunDirectory, settings: EvidenceSettings) -> Made:
-    """Read and check the input, and keep its people and areas."""
-    return created(read_population(run, settings))
+    """Read and check the input, and keep its people, and the entities of every level of tables and
+    of swapping.
+
+    Raises InputRefused for input that breaks a rule.
+    """
+    own, folder, levels = settings.product_settings, dataset_folder(run), {}
+    people = settings.CENSUS.read(own, settings.evidence.universe, folder)
+    for level in levels_of(settings):
+        entity, codes = settings.CENSUS.entities(own, folder, level)
+        levels[level] = (np.asarray(entity, dtype=np.int64), list(codes))
+    found = {"people": (people.area, people.cell, people.household), "levels": levels}
+    return created(write_arrays(people_file(run).with_suffix(""), found))
 
 
 @step(
@@ -65,7 +86,15 @@ def read_people(run: RunDirectory, settings: EvidenceSettings) -> Made:
 )
 def publish_tables(run: RunDirectory, settings: EvidenceSettings, draw: Draw) -> Made:
     """Publish all tables by a method at one strength, and compare them with the truth."""
-    return created(publish_draw(run, settings, draw))
+    population, path = population_of(run, settings), tables_file(run, draw)
+    with stopwatch() as seconds:
+        tables, figures = tables_of(settings, population, draw, dataset_folder(run))
+        took = seconds()
+    figures += accuracy(population, tables, read_by_users(population, settings.evidence))
+    figures.append((ALL, "seconds", ALL, took))
+    write_figures(figures_file(run, draw, ACCURACY), figures)
+    write_tables(path, population.tables, tables)
+    return created(path)
 
 
 @step(
@@ -76,7 +105,9 @@ def publish_tables(run: RunDirectory, settings: EvidenceSettings, draw: Draw) ->
 )
 def rebuild(run: RunDirectory, settings: EvidenceSettings, draw: Draw, piece: int) -> Made:
     """Rebuild a piece of the areas of a release from its tables."""
-    found = rebuilding.rebuilt(_release(run, settings, draw, (piece, pieces_of(run, settings))))
+    population = population_of(run, settings)
+    part = piece, pieces_of(population, settings)
+    found = rebuilding.rebuilt(_release(run, settings, population, draw, part))
     return created(write_arrays(piece_file(run, draw, piece).with_suffix(""), asdict(found)))
 
 
@@ -89,10 +120,11 @@ def rebuild(run: RunDirectory, settings: EvidenceSettings, draw: Draw, piece: in
 def attack(run: RunDirectory, settings: EvidenceSettings, draw: Draw, name: str) -> Made:
     """Try an attack on the tables of a release, and grade it by the truth; a reconstruction is of
     pieces."""
-    release, path = _release(run, settings, draw), figures_file(run, draw, name)
+    population, path = population_of(run, settings), figures_file(run, draw, name)
+    release = _release(run, settings, population, draw)
     if name == rebuilding.NAME:
         pieces = []
-        for piece in range(pieces_of(run, settings)):
+        for piece in range(pieces_of(population, settings)):
             sides = read_arrays(piece_file(run, draw, piece).with_suffix(""))
             own = {side: Reconstruction(**found) for side, found in sides.items()}
             pieces.append(Rebuilt(**own))
@@ -116,32 +148,26 @@ def write_page(run: RunDirectory, settings: EvidenceSettings) -> Made:
     return created(files.write_page(run.report, page(run, settings)))
 
 
-def pieces_of(run: RunDirectory, settings: EvidenceSettings) -> int:
-    """Number of pieces of the areas that are rebuilt, once the people have been read."""
-    published = {level for table in settings.published_tables for level in table.levels}
-    sizes = sizes_of_levels(run)
-    n_areas = max(sizes[level] for level in published)
+def pieces_of(population: Population, settings: EvidenceSettings) -> int:
+    """Number of pieces of the areas that are rebuilt."""
+    n_areas = len(population.smallest)
     return -(-min(n_areas, settings.evidence.blocks or n_areas) // PIECE)
 
 
 def _release(
-    run: RunDirectory, settings: EvidenceSettings, draw: Draw, part: tuple[int, int] = (0, 1)
+    run: RunDirectory,
+    settings: EvidenceSettings,
+    population: Population,
+    draw: Draw,
+    part: tuple[int, int] = (0, 1),
 ) -> Release:
     """A release as an attacker has it, and the truth that grades an attack."""
-    population, comparison = population_of(run, settings), settings.evidence
-    schema = settings.CENSUS.schema(settings.product_settings, comparison.universe)
-    learned, known = (
-        marginal_query(schema, query).row_of_cell if query else None
-        for query in (comparison.learned, comparison.known)
-    )
     return Release(
-        comparison,
+        settings.evidence,
         draw,
         settings.methods[draw.method],
         read_tables(tables_file(run, draw), population.tables),
         population,
-        learned,
-        known,
         lambda people: neighbour_tables(run, settings, people, draw),
         part,
     )

@@ -21,7 +21,7 @@ import numpy as np
 from scipy import sparse
 
 from ...census.queries import incidence
-from ..tables import RequestedTable
+from ..ingest import RequestedTable
 from .reconstruction import UNBOUNDED, TableSystem
 from .release import Release, Row, figures
 
@@ -59,27 +59,20 @@ class Differences:
     second: sparse.csr_array
     atoms: sparse.csr_array
 
-    @property
-    def n_slivers(self) -> int:
-        """Number of slivers."""
-        return self.atoms.shape[0]
-
     def among(self, chosen: np.ndarray) -> Differences:
         """Some of the slivers, by mask or number."""
-        places = np.arange(self.n_slivers)[chosen]
+        places = np.arange(self.atoms.shape[0])[chosen]
         return Differences(self.first[places], self.second[places], self.atoms[places])
 
     def figures(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-        """Differences of figures `(zones, ...)` that were published of the zones of each."""
-        flat = [np.reshape(part, (len(part), -1)) for part in (first, second)]
-        found = np.asarray(self.first @ flat[0] + self.second @ flat[1])
-        return found.reshape(self.n_slivers, *np.shape(first)[1:])
+        """Differences of figures `(zones,)` that were published of the zones of each."""
+        return np.asarray(self.first @ first + self.second @ second)
 
     def bounds(
         self, first: tuple[np.ndarray, np.ndarray], second: tuple[np.ndarray, np.ndarray]
     ) -> tuple[np.ndarray, np.ndarray]:
         """Bounds of the slivers from lower and upper bounds of the zones' figures; none below 0."""
-        lower = upper = np.zeros(self.n_slivers)
+        lower = upper = np.zeros(self.atoms.shape[0])
         for signs, (low, high) in ((self.first, first), (self.second, second)):
             added, taken = signs.maximum(0), (-signs).maximum(0)
             lower = lower + added @ low - taken @ high

@@ -136,24 +136,6 @@ def _program(
     return program, np.concatenate([np.zeros(n_cells), *(cost.costs for cost in of_rows)])
 
 
-def likeliest_of_blocks(
-    system: TableSystem,
-    published: np.ndarray,
-    costs: Callable[[Figure], RowCosts | None],
-    effort: Effort,
-) -> list[np.ndarray | None]:
-    """The likeliest histogram of every block, from `published` numbers `(blocks, rows, numbers)`;
-    None where none was found in time.
-
-    `costs(figure)` prices the totals of a row by its numbers. Another histogram may be as likely.
-    """
-    costs = lru_cache(maxsize=None)(costs)
-    return [
-        likeliest(system, [costs(tuple(own)) for own in rows], effort)
-        for rows in published.tolist()
-    ]
-
-
 WIDEST = 60
 """Ranges of more counts than this bound a row, but are not weighed."""
 
@@ -206,10 +188,13 @@ def most_likely(
     published = release.values()[chosen]
     values[:, : published.shape[1]] = np.nan_to_num(published, nan=-1.0)
     figures = np.stack([values, lower[chosen], upper[chosen]], axis=2)
-    likely = likeliest_of_blocks(
-        release.bounded_system, figures, lambda figure: _costs(figure, chance), effort
-    )
-    solved = {int(at): own for at, own in zip(chosen, likely, strict=True) if own is not None}
+    costs = lru_cache(maxsize=None)(lambda figure: _costs(figure, chance))
+    solved = dict[int, np.ndarray]()
+    for at, rows in zip(chosen.tolist(), figures.tolist(), strict=True):
+        priced = [costs(tuple(figure)) for figure in rows]
+        # Another histogram may be as likely.
+        if (histogram := likeliest(release.bounded_system, priced, effort)) is not None:
+            solved[at] = histogram
     return _replace_histograms(found, solved)
 
 
@@ -236,5 +221,4 @@ def _replace_histograms(found: Reconstruction, likely: Mapping[int, np.ndarray])
     block = np.concatenate([found.block[kept], areas])
     cell = np.concatenate([found.cell[kept], *cells])
     count = np.concatenate([found.count[kept], *counts])
-    persons = np.bincount(block, count, minlength=found.n_blocks).astype(np.int64)
-    return replace(found, block=block, cell=cell, count=count, persons=persons)
+    return replace(found, block=block, cell=cell, count=count)

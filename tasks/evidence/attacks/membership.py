@@ -13,10 +13,7 @@ In one release, for some people, at most one per area, a coin decides whether th
 own record or another person's; then a method publishes these data. The attacker knows all other
 records of the area, and guesses for each such person which of the two records is in the data, and
 the unknown attribute from the known ones. Since one record is changed, a guarantee for one changed
-record bounds the share of right guesses, and the coins make one release an audit [OneRunAudit2023].
-
-`one_run_epsilon_bound` is a lower bound of the privacy loss: m records were included or not, or
-replaced, by coin, and r of them guessed [OneRunAudit2023].
+record bounds the share of right guesses.
 """
 
 from __future__ import annotations
@@ -24,19 +21,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.stats import binom, mannwhitneyu, norm
+from scipy.stats import mannwhitneyu, norm
 
 from ...census.counting import People
-from ...ledger.accounting import epsilon_tight
+from ..ingest import RequestedTable
 from ..methods.accuracy import ALL
 from ..methods.publish import generator_of, swap_people
 from ..settings import DifferentialPrivacy, Swapping
-from ..tables import RequestedTable
 from .likelihood import chance_of
 from .rebuilding import composition, guess_from_blocks
 from .release import Rate, Release, Row, clopper_pearson, figures
@@ -181,10 +175,6 @@ NAME = "membership"
 TRUE_POSITIVES, RIGHT = "true positives at 1 % false ones", "which of two records, right"
 AREA = "area under the curve"
 FALSE_POSITIVE_RATE = 0.01
-DELTA = Fraction(1, 10**10)
-"""Delta of the (epsilon, delta) of an audit."""
-GUESSED = 3
-"""An audit guesses the surest of so many persons, and abstains of the others."""
 IMPOSSIBLE = 1e-12
 """Least chance: an impossible event counts as evidence without being taken for a proof."""
 _TRIES = 20
@@ -233,12 +223,8 @@ class Canaries:
         self.is_own = generator.random(len(self.person)) < 0.5
         taken = np.arange(len(people))
         taken[self.person] = np.where(self.is_own, self.person, other[differs])
-        self.population = replace(
-            population,
-            people=People(people.area, people.cell[taken], people.household),
-            risk=population.risk[taken],
-            agree=population.agree[taken],
-        )
+        mixed = People(people.area, people.cell[taken], people.household)
+        self.population = replace(population, people=mixed)
 
     @property
     def area(self) -> np.ndarray:
@@ -266,9 +252,6 @@ def membership_inference(release: Release) -> Iterator[Row]:
     inside, outside = statistic[canaries.is_own], statistic[~canaries.is_own]
     found = measured_test(inside, outside, FALSE_POSITIVE_RATE)
     level, method, few = release.smallest.level, release.method, FALSE_POSITIVE_RATE
-    bound = None
-    if isinstance(method, DifferentialPrivacy) and method.rho:
-        bound = GaussianTradeoff.of_rho(float(method.rho[release.draw.strength]))
     for what, rate, guess in (
         (TRUE_POSITIVES, found.true_positive, few),
         ("false positives then", found.false_positive, few),
@@ -276,24 +259,14 @@ def membership_inference(release: Release) -> Iterator[Row]:
         (AREA, found.area_under_curve, 0.5),
     ):
         yield from figures(level, f"{NAME}: {what}", ALL, rate, guess)
-    if bound is not None:
+    if isinstance(method, DifferentialPrivacy) and method.rho:
+        bound = GaussianTradeoff.of_rho(float(method.rho[release.draw.strength]))
         for what, most in (
             (TRUE_POSITIVES, bound.true_positive_rate(few)),
             (RIGHT, bound.accuracy),
             (AREA, bound.area_under_curve),
         ):
             yield level, f"{NAME}: {what}, bound of the guarantee", ALL, most
-        measure = f"{NAME}: epsilon shown at least"
-        # The epsilon that the right ones among the surest guesses refute, by 95 %.
-        surest = np.argsort(-np.abs(statistic), kind="stable")
-        surest = surest[: max(len(statistic) // GUESSED, 1)]
-        right = int(((statistic[surest] > 0) == canaries.is_own[surest]).sum())
-        refuted = one_run_epsilon_bound(
-            right, len(surest), delta=float(DELTA), canaries=len(statistic)
-        )
-        yield level, measure, ALL, refuted
-        epsilon = epsilon_tight(bound.mu**2 / 2, DELTA)
-        yield level, f"{measure}, bound of the guarantee", ALL, epsilon
     yield from _attributes(release, evidence)
 
 
@@ -392,9 +365,10 @@ def _attributes(release: Release, evidence: Evidence) -> Iterator[Row]:
     """Yield figures of the likeliest attribute of people whose other attributes are known, with all
     other records; the prior is the frequency of the attributes among these.
     """
-    if release.known is None or release.learned is None:
+    canaries = evidence.canaries
+    known, learned = release.population.known, release.population.learned
+    if known is None or learned is None:
         return
-    canaries, known, learned = evidence.canaries, release.known, release.learned
     n_known, n_learned = int(known.max()) + 1, int(learned.max()) + 1
     # Any record with the known and learned values represents all that differ in nothing else.
     record = np.full((n_known, n_learned), -1, dtype=np.int64)
@@ -440,36 +414,3 @@ def _attribute_frequencies(
     areas = np.arange(len(places)), np.zeros(len(places), dtype=np.int64)
     mode, _ = guess_from_blocks(area, own, (of_area, whole), areas)
     return others / others.sum(axis=1, keepdims=True), mode.right
-
-
-def one_run_p_value(
-    right: int, guesses: int, epsilon: float, *, delta: float = 0.0, canaries: int = 0
-) -> float:
-    """Chance, at most, of so many right guesses in one run of an (epsilon, delta) mechanism.
-
-    P[B >= v] + 2 m delta max over i of P[v > B >= v - i] / i, where B is binomial with r guesses
-    and chance e^epsilon / (1 + e^epsilon), m the canaries [OneRunAudit2023].
-    """
-    chance = 1 / (1 + math.exp(-epsilon))
-    tail = float(binom.sf(right - 1, guesses, chance))
-    if delta == 0 or right == 0:
-        return tail
-    lacking = np.arange(1, right + 1)
-    between = np.cumsum(binom.pmf(right - lacking, guesses, chance))
-    return min(1.0, tail + 2 * canaries * delta * float((between / lacking).max()))
-
-
-def one_run_epsilon_bound(
-    right: int, guesses: int, *, delta: float = 0.0, canaries: int = 0, alpha: float = 0.05
-) -> float:
-    """The greatest epsilon that the right guesses refute with confidence 1 - alpha; 0 if none."""
-
-    def excess(epsilon: float) -> float:
-        return one_run_p_value(right, guesses, epsilon, delta=delta, canaries=canaries) - alpha
-
-    if excess(0.0) >= 0:
-        return 0.0
-    top = 1.0
-    while excess(top) < 0:
-        top *= 2
-    return float(brentq(excess, 0.0, top, xtol=1e-9))

@@ -222,8 +222,6 @@ def grade_reconstruction(release: Release, pieces: Sequence[Rebuilt]) -> Iterato
     unique = found.status == BlockStatus.UNIQUE
     if len(at):
         yield level, f"{NAME}: people in areas with one solution", ALL, float(unique[at].mean())
-        certain = float(found.certain.sum() / max(found.persons.sum(), 1))
-        yield level, f"{NAME}: rebuilt people who are in every solution", ALL, certain
         yield level, f"{NAME}: rebuilt people who can differ", ALL, *_can_differ(found)
         yield from _grade_reidentification(release, unique, rebuilt_at, rebuilt_kind)
 
@@ -243,10 +241,11 @@ def _can_differ(found: Reconstruction) -> tuple[float, float, float]:
 def _grade_reidentification(
     release: Release, unique: np.ndarray, rebuilt_at: np.ndarray, rebuilt_kind: np.ndarray
 ) -> Iterator[Row]:
-    if release.known is None or release.learned is None:
+    known, learned = release.population.known, release.population.learned
+    if known is None or learned is None:
         return
     level, (at, kind) = release.smallest.level, release.true
-    known, learned = release.by_kind(release.known), release.by_kind(release.learned)
+    known, learned = release.by_kind(known), release.by_kind(learned)
     n_known = int(known.max()) + 1
     key, feature = at * n_known + known[kind], learned[kind]
     guesses = reidentify(

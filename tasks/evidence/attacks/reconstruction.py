@@ -263,26 +263,28 @@ EFFORT = Effort()
 class Reconstruction:
     """Blocks rebuilt, in the order of the bounds.
 
-    `block`, `cell` and `count` are the non-zero cells of the solutions. For every block, `persons`
-    is their sum, `status` a `BlockStatus`, and the L1 distance ||x - x'|| from the solution x to
-    the farthest one x' is at least `distance_found` (an x' was found) and at most `distance_bound`
-    (proven; infinite where nothing is). `certain` are the people that all solutions have, of those
-    components whose solutions are all known [GenerateVerify2025].
+    `block`, `cell` and `count` are the non-zero cells of the solutions. For every block, `status`
+    is a `BlockStatus`, and the L1 distance ||x - x'|| from the solution x to the farthest one x' is
+    at least `distance_found` (an x' was found) and at most `distance_bound`
+    (proven; infinite where nothing is).
     """
 
     block: np.ndarray
     cell: np.ndarray
     count: np.ndarray
-    persons: np.ndarray
     status: np.ndarray
     distance_found: np.ndarray
     distance_bound: np.ndarray
-    certain: np.ndarray
 
     @property
     def n_blocks(self) -> int:
         """Number of blocks."""
         return len(self.status)
+
+    @property
+    def persons(self) -> np.ndarray:
+        """Sum of the solution of every block `(n_blocks,)`."""
+        return np.bincount(self.block, self.count, minlength=self.n_blocks).astype(np.int64)
 
     def solution_variability(self) -> tuple[np.ndarray, np.ndarray]:
         """100 ||x - x'||_1 / (2 N) of every block, found and bound [Reconstruction2025].
@@ -376,27 +378,16 @@ def reconstruct(
     n_blocks = len(lower)
     status = np.zeros(n_blocks, dtype=np.int8)
     found, bound = np.zeros(n_blocks), np.zeros(n_blocks)
-    persons, certain = np.zeros((2, n_blocks), np.int64)
     cells, counts = [], []
     for block in range(n_blocks):
-        histogram, status[block], found[block], bound[block], certain[block] = rebuild.block(
-            lower[block].astype(np.int64), upper[block].astype(np.int64)
-        )
+        bounds = lower[block].astype(np.int64), upper[block].astype(np.int64)
+        histogram, status[block], found[block], bound[block] = rebuild.block(*bounds)
         cells.append(np.flatnonzero(histogram))
         counts.append(histogram[cells[-1]])
-        persons[block] = counts[-1].sum()
     blocks = np.repeat(np.arange(n_blocks), [len(part) for part in cells])
     empty = np.zeros(0, dtype=np.int64)
-    return Reconstruction(
-        blocks,
-        np.concatenate([empty, *cells]),
-        np.concatenate([empty, *counts]),
-        persons,
-        status,
-        found,
-        bound,
-        certain,
-    )
+    cell, count = (np.concatenate([empty, *parts]) for parts in (cells, counts))
+    return Reconstruction(blocks, cell, count, status, found, bound)
 
 
 class _BlockReconstructor:
@@ -410,22 +401,22 @@ class _BlockReconstructor:
 
     def block(
         self, row_lower: np.ndarray, row_upper: np.ndarray
-    ) -> tuple[np.ndarray, BlockStatus, float, float, int]:
-        """The histogram of a block, its status, the distance found and proven, certain people."""
+    ) -> tuple[np.ndarray, BlockStatus, float, float]:
+        """The histogram of a block, its status, and the distance found and proven."""
         n_cells = self.system.n_cells
         lower, upper = np.zeros(n_cells, np.int64), np.full(n_cells, UNBOUNDED)
         if not tighten(*self.system.lines, row_lower, row_upper, lower, upper):
-            return np.zeros(n_cells, np.int64), BlockStatus.IMPOSSIBLE, 0.0, 0.0, 0
+            return np.zeros(n_cells, np.int64), BlockStatus.IMPOSSIBLE, 0.0, 0.0
         free = upper > lower
         if not free.any():
-            return lower, BlockStatus.UNIQUE, 0.0, 0.0, int(lower.sum())
+            return lower, BlockStatus.UNIQUE, 0.0, 0.0
         matrix = self.system.matrix
         needed, allowed = row_lower - matrix @ lower, row_upper - matrix @ lower
         least, most = self.gaps @ (lower - upper), self.rises @ (upper - lower)
         binding = (needed > least) | (allowed < most)
         number = components(matrix, binding, free)
         found = bound = 0.0
-        histogram, certain = lower.copy(), int(lower.sum())
+        histogram = lower.copy()
         for component in range(int(number.max()) + 1):
             members = np.flatnonzero(number == component)
             part = sparse.csr_array(self.columns[:, members])
@@ -434,19 +425,14 @@ class _BlockReconstructor:
             solved = self._solutions(Component(part[rows], needed[rows], allowed[rows], widths))
             if not len(solved.solutions):
                 status = BlockStatus.IMPOSSIBLE if solved.complete else BlockStatus.UNSOLVED
-                return np.zeros(n_cells, np.int64), status, 0.0, np.inf, 0
+                return np.zeros(n_cells, np.int64), status, 0.0, np.inf
             choice = int(self.draws.integers(len(solved.solutions))) if solved.complete else 0
             histogram[members] += solved.solutions[choice]
             farthest = np.abs(solved.solutions - solved.solutions[choice]).sum(axis=1).max()
-            if solved.complete:
-                certain += int(solved.solutions.min(axis=0).sum())
             found += float(farthest)
             bound += float(farthest) if solved.complete else solved.bound
-        if found > 0:
-            return histogram, BlockStatus.SEVERAL, found, bound, certain
-        if bound > 0:
-            return histogram, BlockStatus.OPEN, found, bound, certain
-        return histogram, BlockStatus.UNIQUE, found, bound, int(histogram.sum())
+        status = BlockStatus.OPEN if bound > 0 else BlockStatus.UNIQUE
+        return histogram, BlockStatus.SEVERAL if found > 0 else status, found, bound
 
     def _solutions(self, component: Component) -> _ComponentSolutions:
         """Solutions of a component; one of the same shape and bounds has the same."""

@@ -10,10 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import beta
 
-from ..ingest import Draw
+from ..ingest import Draw, Places, Population, RequestedTable, Tables
 from ..methods.publish import generator_of
 from ..settings import Comparison, Method
-from ..tables import Places, Population, RequestedTable, Tables
 from .reconstruction import UNBOUNDED, TableSystem, system_of_tables
 
 Row = tuple[str, str, str, float] | tuple[str, str, str, float, float, float]
@@ -67,8 +66,6 @@ class Release:
 
     published, method, draw : the tables, and the method that published them.
     population : the truth, for grading alone; the requested tables are in it.
-    learned, known : (n_cells,) the attribute that an attacker wants to learn, and the attributes
-        known in addition to the area; None where the settings name none.
     part : number of this part of the attacked areas, from 0.
     of_others : tables that the method would publish, under another seed, of other people in these
         areas.
@@ -82,15 +79,13 @@ class Release:
     method: Method
     published: Tables
     population: Population
-    learned: np.ndarray | None
-    known: np.ndarray | None
     of_others: Callable[[Population], Tables]
     part: tuple[int, int] = (0, 1)
 
-    @cached_property
+    @property
     def smallest(self) -> Places:
         """The level with the most entities, whose areas are attacked."""
-        return max((table.places for table in self.population.tables), key=len)
+        return self.population.smallest
 
     @cached_property
     def tables(self) -> list[RequestedTable]:
@@ -100,20 +95,15 @@ class Release:
     @cached_property
     def entities(self) -> np.ndarray:
         """The attacked entities of that level, ascending: the same for every release."""
+        chosen, wanted = np.arange(len(self.smallest)), self.comparison.blocks
+        if wanted is not None and wanted < len(chosen):
+            # Most areas of a census are empty, and an attack on one shows nothing.
+            chosen = np.flatnonzero(self.smallest.sums(self.population.people.area))
+            draws = generator_of(self.comparison.seed, "blocks")
+            if wanted < len(chosen):
+                chosen = np.sort(draws.choice(chosen, size=wanted, replace=False))
         number, of = self.part
-        return np.array_split(self._all_entities, of)[number]
-
-    @cached_property
-    def _all_entities(self) -> np.ndarray:
-        n, wanted = len(self.smallest), self.comparison.blocks
-        if wanted is None or wanted >= n:
-            return np.arange(n)
-        draws = generator_of(self.comparison.seed, "blocks")
-        # Most areas of a census are empty, and an attack on one shows nothing.
-        inhabited = np.flatnonzero(self.smallest.sums(self.population.people.area))
-        if len(inhabited) <= wanted:
-            return inhabited
-        return np.sort(draws.choice(inhabited, size=wanted, replace=False))
+        return np.array_split(chosen, of)[number]
 
     @cached_property
     def kind_of_cell(self) -> np.ndarray:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ...census.queries import incidence
-from ..tables import Population, RequestedTable, Tables, ancestors
+from ..ingest import Population, RequestedTable, Tables, ancestors
 
 Figure = tuple[str, str, str, float]
 """Level, measure, group, value."""
@@ -54,29 +54,29 @@ def accuracy(
     levels = list(dict.fromkeys(table.places.level for table in population.tables))
     for level in levels:
         tables = [table for table in population.tables if table.places.level == level]
-        for measure, group, figure in (
-            *_count_errors(population, published, tables),
-            *_far_off(population, published, tables),
-        ):
-            yield level, measure, group, figure
+        yield from ((level, *own) for own in _errors(population, published, tables))
     for level, gap in _gaps(population.tables, published):
         yield level, "largest gap between areas and their sum", ALL, gap
 
 
-def _count_errors(
+def _errors(
     population: Population, published: Tables, tables: Sequence[RequestedTable]
 ) -> Iterator[tuple[str, str, float]]:
-    """Errors by class of the true count, and mean signed errors by its share of all that its table
-    counts in the area, zeros among the small shares: methods that move people towards the mean of
-    areas, or that lift small counts and lower large ones, show here. Areas for which a table counts
-    no persons have no shares, and neither have tables of one number.
+    """Measure, group and value of the errors of some tables, of one level.
+
+    By class of the true count; signed by its share of all that its table counts in the area, zeros
+    among the small shares: methods that move people towards the mean of areas, or that lift small
+    counts and lower large ones, show here. Areas for which a table counts no persons have no
+    shares, and neither have tables of one number. Totals of tables over areas that are off by more
+    than 5 % are counted by class of the true total; a total with a withheld count is off.
     """
-    of_tables = []
+    of_tables, of_totals = [], []
     for table in tables:
-        truth = population.truth[table.key]
+        truth, value = population.truth[table.key], published[table.key].value
         total = truth.sum(axis=1, keepdims=True)
         share = np.where((total > 0) & (truth.shape[1] > 1), truth / np.maximum(total, 1), np.nan)
-        of_tables.append([part.ravel() for part in (truth, published[table.key].value, share)])
+        of_tables.append([part.ravel() for part in (truth, value, share)])
+        of_totals.append([total.ravel(), value.sum(axis=1)])
     truth, value, share = (np.concatenate(parts) for parts in zip(*of_tables, strict=True))
     is_shown, signed = ~np.isnan(value), value - truth
     groups = [(label, (truth >= low) & (truth <= high)) for label, low, high in CLASSES]
@@ -97,16 +97,7 @@ def _count_errors(
         own = signed[(share >= least) & (share < above) & is_shown]
         if len(own):
             yield "mean error", label, float(own.mean())
-
-
-def _far_off(
-    population: Population, published: Tables, tables: Sequence[RequestedTable]
-) -> Iterator[tuple[str, str, float]]:
-    """Share of the totals of tables over areas that are off by more than 5 %, by class of the true
-    total; a total with a withheld count is.
-    """
-    truth = np.concatenate([population.truth[table.key].sum(axis=1) for table in tables])
-    value = np.concatenate([published[table.key].value.sum(axis=1) for table in tables])
+    truth, value = (np.concatenate(parts) for parts in zip(*of_totals, strict=True))
     is_off = ~(np.abs(value - truth) <= FAR * truth)
     for label, low, high in CLASSES[1:]:
         inside = (truth >= low) & (truth <= high)

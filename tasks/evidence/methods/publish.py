@@ -16,8 +16,17 @@ from ...census.counting import People
 from ...census.queries import incidence
 from ...runs.directory import RunDirectory
 from ...runs.files import replacing, write_text
-from ...runs.handles import stopwatch
-from ..ingest import Draw, dataset_folder, figures_file, population_of, tables_file
+from ..ingest import (
+    Draw,
+    Population,
+    PublishedTable,
+    RequestedTable,
+    Tables,
+    ancestors,
+    count_people,
+    dataset_folder,
+    siblings,
+)
 from ..settings import (
     CellKeys,
     Coarsening,
@@ -29,17 +38,8 @@ from ..settings import (
     Suppression,
     Swapping,
 )
-from ..tables import (
-    Population,
-    PublishedTable,
-    RequestedTable,
-    Tables,
-    ancestors,
-    count_people,
-    siblings,
-)
 from . import rounding, suppression
-from .accuracy import ALL, Figure, accuracy
+from .accuracy import ALL, Figure
 from .rounding import perturb_counts
 from .swapping import american_pairs, european_pairs, households_of, swapped_people
 
@@ -62,7 +62,7 @@ def publish(
     Differential privacy is not among them: its releases come from the product. Raises ValueError
     for parameters that cannot be met.
     """
-    if isinstance(method, Suppression) and method.how == "cells":
+    if isinstance(method, Suppression):
         return _without_cells(population, method.thresholds[strength], generator)
     truth: Mapping[tuple[str, str], np.ndarray] = population.truth
     if isinstance(method, Swapping):
@@ -106,13 +106,6 @@ def _table_of(
                 table.places.sums(people.area),
                 siblings(table.places),
                 method.thresholds[strength],
-            )
-        case Suppression():
-            return lambda table, counts: suppression.tables_withheld(
-                counts,
-                table.places.sums(people.area),
-                method.thresholds[strength],
-                of_all=bool((table.counted & (table.query.row_of_cell >= 0)).all()),
             )
         case CellKeys():
             noise = method.perturbation(strength).table()
@@ -158,14 +151,14 @@ def swap_people(
 ) -> People:
     """The people after the swaps of a method at one of its strengths."""
     people, rate = population.people, float(method.rates[strength])
-    n_risk = int(population.risk.max(initial=-1)) + 1
-    households = households_of(people, population.risk, n_risk, [population.agree])
+    risk, agree = population.risk[people.cell], population.agree[people.cell]
+    households = households_of(people, risk, int(risk.max(initial=-1)) + 1, [agree])
     levels = [places.entity for places in population.regions]
     if method.how == "american":
         pairs = american_pairs(households, levels, rate, generator)
     else:
         inside = people.household >= 0
-        members, risk = people.household[inside], population.risk[inside]
+        members, risk = people.household[inside], risk[inside]
         pairs = european_pairs(households, levels, members, risk, rate, method.smallest, generator)
     return swapped_people(people, pairs)
 
@@ -202,37 +195,18 @@ def draws_of(settings: EvidenceSettings) -> list[Draw]:
     ]
 
 
-def publish_draw(run: RunDirectory, settings: EvidenceSettings, draw: Draw) -> Path:
-    """Make the tables of a release, and keep them and how accurate they are."""
-    population = population_of(run, settings)
-    with stopwatch() as seconds:
-        tables, figures = _tables(settings, population, draw, dataset_folder(run))
-        took = seconds()
-    figures += accuracy(population, tables, read_by_users(population, settings.evidence))
-    figures.append((ALL, "seconds", ALL, took))
-    write_figures(figures_file(run, draw, ACCURACY), figures)
-    path = tables_file(run, draw)
-    write_tables(path, population.tables, tables)
-    return path
-
-
 def read_by_users(population: Population, comparison: Comparison) -> list[tuple[str, str]]:
     """Keys of the tables by whose error methods are compared: those of the settings, at the levels
     of the settings, or else at all levels but the smallest.
     """
-    smallest = max((table.places for table in population.tables), key=len).level
-    levels = comparison.read_levels or tuple(
-        table.places.level for table in population.tables if table.places.level != smallest
-    )
-    return [
-        table.key
-        for table in population.tables
-        if table.places.level in (levels or (smallest,))
-        and (not comparison.read or table.name in comparison.read)
-    ]
+    smallest, own = population.smallest.level, population.tables
+    larger = [table.places.level for table in own if table.places.level != smallest]
+    levels = comparison.read_levels or larger or [smallest]
+    read = comparison.read or [table.name for table in own]
+    return [table.key for table in own if table.places.level in levels and table.name in read]
 
 
-def _tables(
+def tables_of(
     settings: EvidenceSettings, population: Population, draw: Draw, dataset: Path, *names: str
 ) -> tuple[Tables, list[Figure]]:
     """Tables that a method publishes for people, whom the dataset has, and figures of its own;
@@ -256,7 +230,7 @@ def neighbour_tables(
         dataset = Path(folder) / "dataset"
         if isinstance(settings.methods[draw.method], DifferentialPrivacy):
             settings.CENSUS.keep(own, universe, people, dataset_folder(run), dataset)
-        return _tables(settings, population, draw, dataset, "of others")[0]
+        return tables_of(settings, population, draw, dataset, "of others")[0]
 
 
 def _product_tables(
@@ -282,30 +256,25 @@ def _product_tables(
 
 def write_tables(path: Path, asked: Sequence[RequestedTable], tables: Tables) -> None:
     """Keep published tables; bounds only where they are not the values."""
-    arrays: dict[str, Any] = {}
-    for number, table in enumerate(asked):
-        own = tables[table.key]
-        arrays[f"value {number}"] = own.value
-        if own.low is not own.value:
-            arrays[f"low {number}"], arrays[f"high {number}"] = own.low, own.high
-        if own.total is not None:
-            arrays[f"total {number}"] = own.total
+    arrays: dict[str, Any] = {
+        f"{side} {number}": values
+        for number, table in enumerate(asked)
+        for side, values in vars(tables[table.key]).items()
+        if values is not None and (side == "value" or values is not tables[table.key].value)
+    }
     with replacing(path) as part, part.open("wb") as file:
         np.savez_compressed(file, **arrays)
 
 
 def read_tables(path: Path, asked: Sequence[RequestedTable]) -> Tables:
     """Read a file of `write_tables`."""
-    found = {}
     with np.load(path) as kept:
-        for number, table in enumerate(asked):
-            value = kept[f"value {number}"]
-            low, high = (
-                kept[name] if (name := f"{side} {number}") in kept else value
-                for side in ("low", "high")
-            )
-            total = kept[name] if (name := f"total {number}") in kept else None
-            found[table.key] = PublishedTable(value, low, high, total)
+        arrays: dict[str, np.ndarray] = dict(kept)
+    found = {}
+    for number, table in enumerate(asked):
+        value = arrays[f"value {number}"]
+        low, high = (arrays.get(f"{side} {number}", value) for side in ("low", "high"))
+        found[table.key] = PublishedTable(value, low, high, arrays.get(f"total {number}"))
     return found
 
 

@@ -25,7 +25,7 @@ from scipy import sparse
 
 from ...census.queries import incidence
 from ...solvers.highs import SolveStatus, solve
-from ..tables import PublishedTable
+from ..ingest import PublishedTable
 
 
 def ranges(counts: np.ndarray, threshold: int) -> PublishedTable:

@@ -1,4 +1,4 @@
-"""Suppression: cells or whole tables are withheld, and further cells to prevent recomputing them.
+"""Suppression: cells are withheld, and further cells to prevent recomputing them.
 
 Small counts are the primary cells. They could be computed from totals and the other cells, so
 secondary cells are withheld with them, which leave each a wide enough interval to an attacker with
@@ -16,7 +16,7 @@ import numpy as np
 from scipy import sparse
 
 from ...solvers.highs import SolveStatus, solve
-from ..tables import PublishedTable
+from ..ingest import PublishedTable
 
 LEAST = 1
 """The least count that is withheld: a zero never is, which every reader of the rule knows."""
@@ -176,22 +176,3 @@ def without_cells(
         high[rows] = np.where(cells, LEAST + np.minimum(by_row, by_column), own)
         total[:, rows[mask[:-1, -1]]] = [[0], [np.inf]]
     return PublishedTable(value, np.where(np.isnan(value), LEAST, counts), high, total)
-
-
-def tables_withheld(
-    counts: np.ndarray, population: np.ndarray, smallest: int, *, of_all: bool = False
-) -> PublishedTable:
-    """A table without the entities that have from 1 to below `smallest` persons.
-
-    That was the rule of the 1980 census of the United States for most tables of persons, with 15;
-    there is no secondary suppression, so that sums of other tables may reveal withheld figures.
-
-    population : (n_entities,) persons of each entity, which are published.
-    of_all : whether the table counts every person once, so that its answers add up to them.
-    """
-    is_out = ((population > 0) & (population < smallest))[:, None]
-    value, persons = np.where(is_out, np.nan, counts), population[:, None]
-    is_told = of_all and counts.shape[1] == 1
-    low = np.where(is_out, persons if is_told else 0, counts)
-    total = np.stack([population if of_all else np.zeros_like(population), population])
-    return PublishedTable(value, low, np.where(is_out, persons, counts), total)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -30,9 +29,8 @@ from ...census.households import (
     YOUNGEST_HOUSEHOLDER,
 )
 from ...census.schema import Schema
-from ...pages.document import NONE, Cell, Details, Section, Table
+from ...pages.document import NONE, Cell, Section, Table
 from ...runs.directory import RunDirectory
-from ...runs.files import read_record
 from ..ingest.released import PersonsAndHouseholds, Sources, group_by_block, read_released
 from ..release.population import NOBODY, PERSONS_FILE, SUMMARY_FILE, UNITS_FILE
 from ..workload import household_types, person_levels
@@ -59,16 +57,6 @@ ELDERLY_AGES = (60, 65, 75)
 
 SAME_SEX = tuple(at for at, couple in enumerate(COUPLES) if couple.endswith("same"))
 """Indices of such couples."""
-
-
-class Measure(NamedTuple):
-    """A measure's number, and the statement true of the areas that it counts; `part` is one of
-    several statements that make it up, empty for the measure as a whole.
-    """
-
-    number: str
-    words: str
-    part: str = ""
 
 
 @dataclass(frozen=True)
@@ -143,12 +131,13 @@ class _Areas:
         return found
 
 
-def measure_areas(records: PersonsAndHouseholds, digits: int) -> dict[Measure, Ratio]:
-    """All measures of the areas given by the first digits of a block's code.
+def measure_areas(records: PersonsAndHouseholds, digits: int) -> dict[str, Ratio]:
+    """All measures of the areas given by the first digits of a block's code, by their number and
+    the statement true of the areas that they count.
 
-    Shares are of areas with persons in households or occupied units; for a race or origin, of areas
-    with such a householder. The last two are differences in percent of the persons in households.
-    Which units persons live in is measured where they have units.
+    Shares are of areas with persons in households or occupied units; of householders' races and
+    origins, of areas with occupied units. The last two are differences in percent of the persons in
+    households. Which units persons live in is measured where they have units.
     """
     areas = _Areas(records, digits)
     everybody = areas.persons(np.ones(len(areas.of_person), dtype=bool))
@@ -159,81 +148,68 @@ def measure_areas(records: PersonsAndHouseholds, digits: int) -> dict[Measure, R
     def share(so: np.ndarray, among: np.ndarray = is_any) -> Ratio:
         return Ratio(int((so & among).sum()), int(among.sum()))
 
-    alone, empty = (occupied > 0) & (everybody == 0), (occupied == 0) & (everybody > 0)
-    one = Measure("M1", "occupied units and nobody, or persons and no occupied unit")
-    equal = Measure("M2", "as many persons as the sizes of households add up to")
-    allowed = Measure("M3", "as many persons as sizes allow, the open one included")
     found = {
-        one: share(alone | empty),
-        one._replace(part="occupied units and nobody"): share(alone),
-        one._replace(part="persons and no occupied unit"): share(empty),
-        equal: share(everybody == sizes),
-        allowed: share((sizes <= everybody) & (everybody <= areas.homes(areas.most))),
+        "M1: occupied units and nobody, or persons and no occupied unit": share(
+            (everybody > 0) != (occupied > 0)
+        ),
+        "M2: as many persons as the sizes of households add up to": share(everybody == sizes),
+        "M3: as many persons as sizes allow, the open one included": share(
+            (sizes <= everybody) & (everybody <= areas.homes(areas.most))
+        ),
+        "M4: a householder of a race or origin of which nobody is": share(
+            _lack_race_or_origin(areas), occupied > 0
+        ),
+        "M5: as many householders of each kind as households": share(_equal_householders(areas)),
+        "M6: as many spouses and partners of each kind as couples": share(_equal_couples(areas)),
+        "M7: persons for all that households say of members": share(
+            np.logical_and.reduce(list(_presence(areas)))
+        ),
     }
-    one = Measure("M4", "a householder of a race or origin of which nobody is")
-    lacking = np.zeros(areas.n, dtype=bool)
-    parts = {}
-    for part, of_person, of_home in _races_and_origins(areas):
-        there = areas.homes(of_home) > 0
-        absent = there & (areas.persons(of_person) == 0)
-        parts[one._replace(part=part)] = share(absent, there)
-        lacking |= absent
-    found |= {one: share(lacking, occupied > 0), **parts}
-    for one, statements in (
-        (Measure("M5", "as many householders of each kind as households"), _householders(areas)),
-        (Measure("M6", "as many spouses and partners of each kind as couples"), _couples(areas)),
-        (Measure("M7", "persons for all that households say of members"), _presence(areas)),
-    ):
-        met = {one._replace(part=part): so for part, so in statements}
-        found[one] = share(np.logical_and.reduce(list(met.values())))
-        if len(met) > 1:
-            found |= {part: share(so) for part, so in met.items()}
     if (homeless := _homeless(records)) is not None:
-        without = areas.persons(homeless)
-        found[Measure("M8", "an occupied unit of the block for every person")] = share(without == 0)
-    n, difference = int(everybody.sum()), everybody - sizes
-    words = "difference of persons and sizes, of the persons"
-    found[Measure("M9", f"gross {words}")] = Ratio(int(abs(difference).sum()), n)
-    found[Measure("M9", f"net {words}")] = Ratio(int(difference.sum()), n)
+        is_met = areas.persons(homeless) == 0
+        found["M8: an occupied unit of the block for every person"] = share(is_met)
+    difference = everybody - sizes
+    for name, total in (("gross", abs(difference)), ("net", difference)):
+        measure = f"M9: {name} difference of persons and sizes, of the persons"
+        found[measure] = Ratio(int(total.sum()), int(everybody.sum()))
     return found
 
 
-def _races_and_origins(areas: _Areas) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """Each race and origin of householders, with masks of its persons and households."""
-    schema = household_types.universe().schema
+def _lack_race_or_origin(areas: _Areas) -> np.ndarray:
+    """Whether an area has a householder of a race or origin of which nobody there is."""
+    lacking = np.zeros(areas.n, dtype=bool)
     for axis, of_person in (
         (household_types.RACE, head_races(areas.members.race)),
         (household_types.ORIGIN, areas.members.hispanic - 1),
     ):
-        for level, label in enumerate(schema.labels(schema.attributes[axis])):
-            yield label, of_person == level, areas.levels[axis] == level
+        for level in np.unique(areas.levels[axis]):
+            there = areas.homes(areas.levels[axis] == level) > 0
+            lacking |= there & (areas.persons(of_person == level) == 0)
+    return lacking
 
 
-def _householders(areas: _Areas) -> Iterator[tuple[str, np.ndarray]]:
-    """Whether householders are as many as households, by attributes common to both."""
-    members, heads = areas.members, areas.members.are(HOUSEHOLDER)
-    every = np.ones(len(areas.of_home), dtype=bool)
-    pairs = {
-        "sex": (members.sex - MALE, areas.levels[household_types.SEX]),
-        # From 1 on: persons below the first age have no band.
-        "age": (
-            np.searchsorted(FIRST_AGES, members.age, side="right"),
-            areas.levels[household_types.AGE] + 1,
-        ),
-        "origin": (members.hispanic - 1, areas.levels[household_types.ORIGIN]),
-        "race": (head_races(members.race), areas.levels[household_types.RACE]),
-        "alone or not": (areas.is_alone.astype(int), (areas.size == 1).astype(int)),
-    }
+def _equal_householders(areas: _Areas) -> np.ndarray:
+    """Whether householders are as many as households by all attributes common to both at once."""
+    members, levels = areas.members, areas.levels
     person, home = np.zeros_like(members.age), np.zeros_like(areas.size)
-    yield "their number", areas.are_equal(heads, person, every, home)
-    for name, (of_person, of_home) in pairs.items():
-        yield name, areas.are_equal(heads, of_person, every, of_home)
+    for of_person, of_home in (
+        (members.sex - MALE, levels[household_types.SEX]),
+        # From 1 on: persons below the first age have no band.
+        (
+            np.searchsorted(FIRST_AGES, members.age, side="right"),
+            levels[household_types.AGE] + 1,
+        ),
+        (members.hispanic - 1, levels[household_types.ORIGIN]),
+        (head_races(members.race), levels[household_types.RACE]),
+        (areas.is_alone.astype(int), (areas.size == 1).astype(int)),
+    ):
         n_levels = 1 + max(of_person.max(initial=0), of_home.max(initial=0))
         person, home = person * n_levels + of_person, home * n_levels + of_home
-    yield "all of these at once", areas.are_equal(heads, person, every, home)
+    every = np.ones(len(areas.of_home), dtype=bool)
+    return areas.are_equal(members.are(HOUSEHOLDER), person, every, home)
 
 
-def _couples(areas: _Areas) -> Iterator[tuple[str, np.ndarray]]:
+def _equal_couples(areas: _Areas) -> np.ndarray:
     """Whether spouses and partners by their own sex are as many as couples by the householder's."""
     members = areas.members
     role = ROLE_OF_RELATIONSHIP[members.relationship - FIRST_RELATIONSHIP]
@@ -242,46 +218,42 @@ def _couples(areas: _Areas) -> Iterator[tuple[str, np.ndarray]]:
     sex = np.where(is_same, head, FEMALE - MALE - head)
     person = (role - PARTNERS[0]) * 2 + members.sex - MALE
     is_partner, has_partner = np.isin(role, PARTNERS), areas.couple != NO_COUPLE
-    yield "", areas.are_equal(is_partner, person, has_partner, areas.couple * 2 + sex)
+    return areas.are_equal(is_partner, person, has_partner, areas.couple * 2 + sex)
 
 
-def _presence(areas: _Areas) -> Iterator[tuple[str, np.ndarray]]:
-    """Whether there are at least as many persons of a kind as households need, and no more than
-    they can have.
+def _presence(areas: _Areas) -> Iterator[np.ndarray]:
+    """Whether there are at least as many persons of each kind as households need, and no more than
+    they can have: own children of each age, minors, older persons, relatives and generations.
     """
     members, age = areas.members, areas.members.age
     own, child = members.are(*OWN_CHILDREN), members.are(*CHILDREN)
     # Members other than the householder and the householder's partner.
     others = areas.most - 1 - (areas.couple != NO_COUPLE)
-    bands = {"under 6": age < SCHOOL, "6 to 17": (age >= SCHOOL) & (age < ADULT)}
     has_both = areas.own[0] & areas.own[1]
-    for (band, of_age), has in zip(bands.items(), areas.own, strict=True):
+    for of_age, has in zip((age < SCHOOL, (age >= SCHOOL) & (age < ADULT)), areas.own, strict=True):
         there = areas.persons(own & of_age)
-        most = areas.homes(has * (others - has_both))
-        yield f"own children {band}", (areas.homes(has) <= there) & (there <= most)
+        yield (areas.homes(has) <= there) & (there <= areas.homes(has * (others - has_both)))
     minors = areas.persons(age < ADULT)
     with_minors = areas.homes(areas.has_minors)
     needed = with_minors + areas.homes(areas.children[0] & areas.children[1])
-    yield "minors", (needed <= minors) & ((minors == 0) | (with_minors > 0))
+    yield (needed <= minors) & ((minors == 0) | (with_minors > 0))
     of_couples = (age >= YOUNGEST_HOUSEHOLDER) & (age < ADULT) & ~child
     childless = areas.has_minors & ~(areas.children[0] | areas.children[1])
-    yield "minors who are no children", areas.homes(childless) <= areas.persons(of_couples)
+    yield areas.homes(childless) <= areas.persons(of_couples)
     heads = members.are(HOUSEHOLDER)
     for level, cut in enumerate(ELDERLY_AGES, start=1):
         has = areas.levels[household_types.ELDERLY] >= level
         is_younger = areas.levels[household_types.AGE] < FIRST_AGES.index(cut)
         there = areas.persons(~heads & (age >= cut))
         least, most = areas.homes(has & is_younger), areas.homes(has * (areas.most - 1))
-        words = f"persons of {cut} years and over who are no householders"
-        yield words, (least <= there) & (there <= most)
+        yield (least <= there) & (there <= most)
     relatives = areas.persons(members.are(*RELATIVES))
     is_married = np.isin(areas.couple, MARRIED)
     least = areas.homes(areas.has_relatives & ~is_married)
-    most = areas.homes(areas.has_relatives * others)
-    yield "relatives", (least <= relatives) & (relatives <= most)
+    yield (least <= relatives) & (relatives <= areas.homes(areas.has_relatives * others))
     three = areas.homes(areas.has_generations)
     beside = areas.persons(members.are(*OTHER_GENERATIONS))
-    yield "three generations", (three <= areas.persons(own)) & (three <= beside)
+    yield (three <= areas.persons(own)) & (three <= beside)
 
 
 def _homeless(records: PersonsAndHouseholds) -> np.ndarray | None:
@@ -301,37 +273,27 @@ TITLE = "Persons and households that agree"
 
 
 def agreement_section(sources: Sources, folder: Path, *, with_truth: bool) -> Section:
-    """Agreement of persons and households, and changes to the separate releases.
+    """Agreement of persons and households, at every geolevel.
 
     folder : folder of the one population. with_truth : whether the input may be shown; never if any
     run's input is confidential.
     """
     records = {"apart": read_released(sources), "one population": read_population(folder)}
-    truth = true_records(sources) if with_truth else None
-    if truth is not None:
+    if with_truth and (truth := true_records(sources)) is not None:
         records["truth"] = truth
-    found = {
-        level: {name: measure_areas(own, digits) for name, own in records.items()}
-        for level, digits in GEOLEVELS.items()
-    }
-    blocks = found["block"]
-    whole = {
-        name: {one: ratio for one, ratio in own.items() if not one.part}
-        for name, own in blocks.items()
-    }
     about = (
-        "Share of blocks with persons in households or occupied units for which each statement is "
+        "Share of areas with persons in households or occupied units for which each statement is "
         "true, in percent: in the products' own releases, which were made independently, and in "
         "the one population made of them. M1 and M4 should be 0, M3 and M5 to M8 should be 100. "
         "Seven members represent seven and more, as in published tables, so that M2 and M9 miss "
-        "larger households even where all agree."
+        f"larger households even where all agree. {SUMMARY_FILE} has how many records differ from "
+        "the products' own releases."
     )
-    details = [
-        Details(f"By {level}, with what each is made of", (_table(level, own),))
-        for level, own in found.items()
+    tables = [
+        _table(level, {name: measure_areas(own, digits) for name, own in records.items()})
+        for level, digits in GEOLEVELS.items()
     ]
-    made = _count_changes(read_record(folder / SUMMARY_FILE))
-    return Section(TITLE, (about, _table("all blocks", whole), *details, *made))
+    return Section(TITLE, (about, *tables))
 
 
 def true_records(sources: Sources) -> PersonsAndHouseholds | None:
@@ -387,22 +349,11 @@ def _positions(values: pa.ChunkedArray, known: pa.Array) -> np.ndarray:
     return pc.index_in(values, value_set=known).to_numpy().astype(np.int64)
 
 
-def _table(areas: str, found: Mapping[str, Mapping[Measure, Ratio]]) -> Table:
-    """A row for each measure of any of the records, a column for each of them."""
-    measures = dict.fromkeys(one for own in found.values() for one in own)
-    # In the order of their numbers, and in the order of measurement within a number.
-    ordered = sorted(measures, key=lambda one: one.number)
-    return Table(
-        (f"{areas}, %", *found),
-        tuple(
-            (
-                f"{one.number}: {one.part or one.words}",
-                *(_percent(own.get(one)) for own in found.values()),
-            )
-            for one in ordered
-        ),
-        "one population",
-    )
+def _table(geolevel: str, found: Mapping[str, Mapping[str, Ratio]]) -> Table:
+    """A row for each measure of any of the records, by number; a column for each of them."""
+    measures = sorted({one for own in found.values() for one in own})
+    rows = ((one, *(_percent(own.get(one)) for own in found.values())) for one in measures)
+    return Table((f"{geolevel}, %", *found), tuple(rows), "one population")
 
 
 def _percent(ratio: Ratio | None) -> Cell:
@@ -413,17 +364,3 @@ def _percent(ratio: Ratio | None) -> Cell:
         return round(percent, 2)
     nearest = round(percent, 2)
     return nearest if abs(nearest) not in (0, 100) else float(f"{percent:.6g}")
-
-
-def _count_changes(summary: Mapping[str, Any]) -> Iterator[str | Table]:
-    """Changes to the separate releases."""
-    yield "How many blocks and records differ from the products' own releases:"
-    persons = summary["persons_in_households"]
-    rows = [(name, summary[f"{name}_changed"], summary[name]) for name in ("blocks", "households")]
-    rows += [
-        (f"persons: {name}", number, persons) for name, number in summary["persons_changed"].items()
-    ]
-    yield Table(
-        ("changed", "number", "percent"),
-        tuple((name, number, _percent(Ratio(number, of))) for name, number, of in rows),
-    )

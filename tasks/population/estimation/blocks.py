@@ -23,23 +23,12 @@ from ...runs.directory import RunDirectory
 from ...runs.files import replacing
 from ...runs.stamps import stamped, write_parquet
 from ..ingest.released import Released
-from ..workload.household_types import (
-    AGE,
-    ELDERLY,
-    ORIGIN,
-    RACE,
-    SEX,
-    TENURE,
-    TYPE,
-    are_possible,
-    derived_levels,
-    head_races,
-)
+from ..workload.household_types import are_possible, derived_levels, head_races
 from ..workload.person_levels import KIND, relationships
 from ..workload.tables import BLOCK_GROUP, COUNTY, STATE, TRACT
 from .counts import Spans, Surplus, members_of, state_of, surplus_of
 from .search import search
-from .start import Households, LargerBlocks, Persons, first_members
+from .start import LargerBlocks, Persons, first_members
 
 COUNTY_TURNS = (0, 10, 60, 60, 10), (0, 20, 80, 20, 10)
 """Weights of coarse tables by kind of area, for each pass over the blocks of a county. Small areas
@@ -52,38 +41,43 @@ STATE_TURNS = (30, 30, 40, 10, 10), (30, 30, 40, 10, 10)
 _DIGITS = 2, 5, 11, 12
 """Digits of the codes of states, counties, tracts and block groups."""
 
-Record = TypeVar("Record", Persons, Households, Members)
+Record = TypeVar("Record", Persons, Members)
 
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
     """Released records of blocks in the order of their codes.
 
+    households : (7, n) levels of the released households.
     person_starts, household_starts : (n_blocks + 1,) first record of each block.
     codes : (n_blocks,) as texts.
     """
 
     persons: Persons
-    households: Households
+    households: np.ndarray
     person_starts: np.ndarray
     household_starts: np.ndarray
     codes: np.ndarray
 
     def part(self, first: int, end: int) -> Blocks:
         """The blocks from the first one up to another."""
-        starts = [one[first : end + 1] for one in (self.person_starts, self.household_starts)]
+        persons, homes = (
+            one[first : end + 1] for one in (self.person_starts, self.household_starts)
+        )
         return Blocks(
-            part_of(self.persons, *starts[0][[0, -1]]),
-            part_of(self.households, *starts[1][[0, -1]]),
-            starts[0] - starts[0][0],
-            starts[1] - starts[1][0],
+            part_of(self.persons, persons[0], persons[-1]),
+            self.households[:, homes[0] : homes[-1]],
+            persons - persons[0],
+            homes - homes[0],
             self.codes[first:end],
         )
 
     def counties(self) -> list[tuple[int, int]]:
-        """The first block of each county, and the one after its last."""
+        """The first block of each county with households, and the one after its last."""
         starts = np.unique(self.areas(COUNTY), return_index=True)[1].tolist()
-        return list(pairwise([*starts, len(self.codes)]))
+        homes = self.household_starts
+        every = pairwise([*starts, len(self.codes)])
+        return [(first, end) for first, end in every if homes[end] > homes[first]]
 
     def areas(self, kind: int) -> np.ndarray:
         """The code of the area of a kind that each block is in."""
@@ -96,10 +90,12 @@ class Blocks:
 
     def spans(self) -> Spans:
         """Where the blocks of a county begin, and their tracts and block groups."""
-        kinds = (TRACT, BLOCK_GROUP)
-        area = [np.unique(self.areas(kind), return_inverse=True)[1] for kind in kinds]
-        numbers = np.stack([*area, np.arange(len(self.codes))])
-        return Spans(self.person_starts, self.household_starts, numbers)
+        kinds = self.areas(TRACT), self.areas(BLOCK_GROUP), self.codes
+        first, end = (
+            np.stack([np.searchsorted(codes, codes, side) for codes in kinds])
+            for side in ("left", "right")
+        )
+        return Spans(self.person_starts, self.household_starts, first, end)
 
 
 def populate_county(blocks: Blocks) -> Members:
@@ -114,7 +110,7 @@ def populate_county(blocks: Blocks) -> Members:
     parts, larger = [], LargerBlocks()
     for block in range(len(blocks.codes)):
         own = blocks.part(block, block + 1)
-        if len(own.persons.age) or len(own.households.kind):
+        if len(own.persons.age) or own.households.size:
             parts.append(first_members(own.persons, own.households, larger))
     starts = blocks.household_starts[:-1]
     begun = join_members(parts, starts[np.diff(blocks.household_starts) > 0])
@@ -130,15 +126,13 @@ def close_states(blocks: Blocks, made: Members) -> Members:
     counties, states, parts = blocks.counties(), blocks.areas(STATE), list[Members]()
     for _, extents in groupby(counties, key=lambda county: states[county[0]]):
         pairs = [(blocks.part(*own), blocks.members(made, *own)) for own in extents]
-        more: Surplus = 0
-        for own, members in pairs:
-            more = more + _surplus_of_county(own, members)
+        more: Surplus = sum(_surplus_of_county(*pair) for pair in pairs)
         for own, members in pairs:
             others = more - _surplus_of_county(own, members)
             members, more = _search_blocks(own, members, others, STATE_TURNS)
             parts.append(members)
     found = join_members(parts, blocks.household_starts[[k for k, _ in counties]])
-    if not are_possible(derived_levels(found, len(blocks.households.kind))).all():
+    if not are_possible(derived_levels(found, blocks.households.shape[1])).all():
         raise ValueError("households are of a type that cannot be")
     return found
 
@@ -170,25 +164,16 @@ def part_of(records: Record, first: int, end: int) -> Record:
 def join_members(parts: Sequence[Members], first: Sequence[int] | np.ndarray) -> Members:
     """Members of all parts, their units numbered through from the first of each."""
     none = np.empty(0, dtype=np.int64)
-    every = [Members(*(none,) * len(fields(Members))), *parts]
-    columns = {
-        f.name: np.concatenate([getattr(one, f.name) for one in every]) for f in fields(Members)
-    }
-    size = [len(part.age) for part in parts]
-    return Members(
-        **columns | {"unit": columns["unit"] + np.repeat(np.array(first, dtype=np.int64), size)}
-    )
+    moved = [replace(own, unit=own.unit + unit) for own, unit in zip(parts, first, strict=True)]
+    names = (field.name for field in fields(Members))
+    return Members(*(np.concatenate([none, *(getattr(own, n) for own in moved)]) for n in names))
 
 
 _UNIVERSE, _RELEASED, _MADE = "population", "released", "made"
+_HOUSEHOLDS = ("sex", "age", "origin", "race", "elderly", "tenure", "kind")
+"""Columns of released households, in the order of their levels."""
 _CHANGED = ("unit", "relationship", "age", "sex")
 """Columns of persons that a piece may change."""
-
-
-def pieces_of(blocks: Blocks) -> list[tuple[int, int]]:
-    """The first block of each county with households, and the one after its last."""
-    starts = blocks.household_starts
-    return [(first, end) for first, end in blocks.counties() if starts[end] > starts[first]]
 
 
 def blocks_of(source: Released) -> Blocks:
@@ -196,7 +181,7 @@ def blocks_of(source: Released) -> Blocks:
 
     Raises ValueError where persons are in households of a block without households.
     """
-    people, inside, levels = source.people, source.inside, source.household_levels
+    people, inside = source.people, source.inside
     every = np.arange(len(source.blocks) + 1)
     person_starts = np.searchsorted(source.person_block[inside], every)
     household_starts = np.searchsorted(source.household_block, every)
@@ -215,7 +200,7 @@ def blocks_of(source: Released) -> Blocks:
             head_races(people.race[inside]),
             source.person_levels[KIND, inside] == relationships().alone,
         ),
-        Households(*(levels[axis] for axis in (SEX, AGE, ORIGIN, RACE, ELDERLY, TENURE, TYPE))),
+        source.household_levels,
         person_starts,
         household_starts,
         source.blocks,
@@ -238,18 +223,24 @@ def piece_names(run: RunDirectory) -> list[str]:
     return [f"{number:05d}" for number in range(n)]
 
 
-def write_release_records(run: RunDirectory, codes: np.ndarray, own: Blocks) -> Path:
-    """Write the records of all pieces of blocks with these codes; returns the file that is written
-    last."""
-    every = np.array(pieces_of(own), dtype=int).reshape(-1, 2)
+def write_release_records(run: RunDirectory, own: Blocks) -> Path:
+    """Write the records of all pieces of blocks; returns the file that is written last."""
+    every = np.array(own.counties(), dtype=int).reshape(-1, 2)
     path = released_file(run, "households")
-    for name, records, starts in (
-        ("persons", own.persons, own.person_starts),
-        ("households", own.households, own.household_starts),
+    path.parent.mkdir(parents=True, exist_ok=True)
+    households = dict(zip(_HOUSEHOLDS, own.households, strict=True))
+    for name, columns, starts in (
+        ("persons", vars(own.persons), own.person_starts),
+        ("households", households, own.household_starts),
     ):
-        geocode = np.repeat(codes, np.diff(starts))
-        table = pa.table({"geocode": pa.array(geocode.tolist(), pa.string()), **vars(records)})
-        _write(released_file(run, name), table, starts[every])
+        geocode = pa.array(np.repeat(own.codes, np.diff(starts)).tolist(), pa.string())
+        table = pa.table({"geocode": geocode, **columns})
+        file = released_file(run, name)
+        schema = stamped(table.schema, file)
+        with replacing(file) as part, pq.ParquetWriter(part, schema) as writer:
+            for first, end in starts[every].tolist():
+                rows = table.slice(first, end - first).replace_schema_metadata(schema.metadata)
+                writer.write_table(rows, row_group_size=max(1, end - first))
     return path
 
 
@@ -267,7 +258,7 @@ def read_piece(run: RunDirectory, piece: str) -> Blocks:
     persons, households = tables
     return Blocks(
         Persons(*(persons[field.name].to_numpy() for field in fields(Persons))),
-        Households(*(households[field.name].to_numpy() for field in fields(Households))),
+        np.stack([households[name].to_numpy() for name in _HOUSEHOLDS]),
         person_starts,
         household_starts,
         blocks,
@@ -284,7 +275,7 @@ def write_members(run: RunDirectory, piece: str, made: Members) -> Path:
 
 def read_members(run: RunDirectory, own: Blocks) -> Members:
     """The members of all pieces of some blocks."""
-    every, parts = pieces_of(own), []
+    every, parts = own.counties(), []
     for name, (start, stop) in zip(piece_names(run), every, strict=True):
         table = pq.read_table(made_file(run, name))
         first, end = own.person_starts[[start, stop]]
@@ -294,13 +285,3 @@ def read_members(run: RunDirectory, own: Blocks) -> Members:
             Members(**columns, hispanic=persons.hispanic[first:end], race=persons.race[first:end])
         )
     return join_members(parts, own.household_starts[[first for first, _ in every]])
-
-
-def _write(path: Path, table: pa.Table, groups: np.ndarray) -> None:
-    """Write a table with these rows `(n_groups, 2)` as its row groups."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    schema = stamped(table.schema, path)
-    with replacing(path) as part, pq.ParquetWriter(part, schema) as writer:
-        for first, end in groups.tolist():
-            rows = table.slice(first, end - first).replace_schema_metadata(schema.metadata)
-            writer.write_table(rows, row_group_size=max(1, end - first))

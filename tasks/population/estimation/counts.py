@@ -4,6 +4,7 @@ row of `Tables` and kind of area, for the compiled loops of a search.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from ..workload.household_types import (
     OLDEST,
     PARTNERS,
     ROLE_OF_RELATIONSHIP,
+    TENURE,
     TYPE,
     Types,
     bands_of,
@@ -30,7 +32,7 @@ from ..workload.household_types import (
 )
 from ..workload.person_levels import relationships
 from ..workload.tables import BLOCK, STATE, TRACT, Tables, household_tables, person_tables
-from .start import Households, Persons
+from .start import Persons
 
 N_LEVELS = BLOCK + 1
 FIRST_AREA = TRACT
@@ -123,12 +125,14 @@ class State(NamedTuple):
 
 class Spans(NamedTuple):
     """Blocks of a county: the first person and household of each, and the number of all
-    `(n_blocks + 1,)`; numbers of the tract, block group and block of each `(3, n_blocks)`.
+    `(n_blocks + 1,)`; the first block of the tract, block group and block of each, and the one
+    after the last `(3, n_blocks)`.
     """
 
     persons: np.ndarray
     households: np.ndarray
-    area: np.ndarray
+    first: np.ndarray
+    end: np.ndarray
 
 
 Surplus = np.ndarray | int
@@ -142,17 +146,18 @@ def surplus_of(state: State) -> np.ndarray:
 
 
 def state_of(
-    persons: Persons, households: Households, members: Members, others: Surplus = 0
+    persons: Persons, households: np.ndarray, members: Members, others: Surplus = 0
 ) -> State:
     """Members of the households of some blocks of a county.
 
-    persons, households : released ones, in the order of the members and of their units.
+    persons : released ones, in the order of the members.
+    households : (7, n) levels of the released households, in the order of units.
     others : surplus of records in the rest of the state.
     """
     n_rows = person_tables().n_rows, household_tables().n_rows
     more = np.split(np.broadcast_to(others, sum(n_rows)), [n_rows[0]])
     known, code = relationships(), members.relationship - FIRST_RELATIONSHIP
-    n = len(households.kind)
+    n = households.shape[1]
     every = range(FIRST_RELATIONSHIP, LAST_RELATIONSHIP + 1)
     first, last = np.array([AGES_OF_RELATIONSHIP[one] for one in every]).T
     ages = np.arange(OLDEST + 1)
@@ -180,9 +185,8 @@ def state_of(
     derived = derived_levels(members, n)
     was = known.level[persons.relationship - FIRST_RELATIONSHIP]
     was = np.where(persons.is_alone, known.alone, was)
-    own = households
-    released = (own.sex, own.age, own.origin, own.race, own.elderly, own.tenure, own.kind)
-    now = (*derived[:5], own.tenure, derived[DERIVED.index(TYPE)])
+    now = households.copy()
+    now[list(DERIVED)] = derived
     # Arrays from files cannot be written to, and loops are compiled for writable ones.
     return State(
         codes,
@@ -204,10 +208,10 @@ def state_of(
             partner,
             size,
             by_place,
-            derived[DERIVED.index(ELDERLY)],
-            derived[DERIVED.index(TYPE)],
+            now[ELDERLY].copy(),
+            now[TYPE].copy(),
             np.arange(n),
-            np.array(own.tenure),
+            now[TENURE].copy(),
         ),
         _counts(
             person_tables(),
@@ -215,7 +219,7 @@ def state_of(
             (level, members.sex - MALE, members.age, origin, race),
             more[0],
         ),
-        _counts(household_tables(), released, now, more[1]),
+        _counts(household_tables(), households, now, more[1]),
     )
 
 
@@ -241,8 +245,8 @@ def weigh(counts: Counts, weight: np.ndarray) -> None:
 
 def _counts(
     tables: Tables,
-    released: tuple[np.ndarray, ...],
-    now: tuple[np.ndarray, ...],
+    released: Iterable[np.ndarray],
+    now: Iterable[np.ndarray],
     of_others: np.ndarray,
 ) -> Counts:
     """Tables of records of these levels, of which state and county are counted."""
@@ -322,19 +326,10 @@ def growth_of_two(counts: Counts, table: int, a: int, c: int, b: int, d: int) ->
 def count_areas(state: State, spans: Spans, block: int, is_begun: bool) -> None:
     """Count the changes of areas that begin with a block, or take them back where areas end with
     it."""
-    for level in range(spans.area.shape[0]):
-        area = spans.area[level]
-        first, end = block, block + 1
-        if is_begun:
-            if block > 0 and area[block - 1] == area[block]:
-                continue
-            while end < area.size and area[end] == area[block]:
-                end += 1
-        else:
-            if end < area.size and area[end] == area[block]:
-                continue
-            while first > 0 and area[first - 1] == area[block]:
-                first -= 1
+    for level in range(spans.first.shape[0]):
+        first, end = spans.first[level, block], spans.end[level, block]
+        if block != (first if is_begun else end - 1):
+            continue
         sign = 1 if is_begun else -1
         _count(state.persons, spans.persons[first], spans.persons[end], FIRST_AREA + level, sign)
         _count(

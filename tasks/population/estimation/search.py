@@ -71,7 +71,7 @@ def search(state: State, spans: Spans, turns: Sequence[Sequence[int]]) -> None:
 @njit(cache=True, nogil=True)
 def _sweep(state: State, spans: Spans, exchanges: np.ndarray) -> None:
     """Make one pass over all blocks."""
-    for block in range(spans.area.shape[1]):
+    for block in range(spans.persons.size - 1):
         count_areas(state, spans, block, True)
         first, end = spans.persons[block], spans.persons[block + 1]
         homes = spans.households[block], spans.households[block + 1]

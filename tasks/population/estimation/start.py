@@ -21,7 +21,9 @@ from ...census.households import ADULT, FEMALE, MALE, Members
 from ..workload import household_types
 from ..workload.household_types import (
     ADULT_BANDS,
+    AGE,
     ALONE,
+    ELDERLY,
     FIRST_RELATIONSHIP,
     GENERATION,
     HOUSEHOLDER,
@@ -30,11 +32,15 @@ from ..workload.household_types import (
     NO_COUPLE,
     NONRELATIVE,
     OPEN_SIZE,
+    ORIGIN,
     OWN_CHILD,
     PARTNERS,
+    RACE,
     RELATIVE,
     ROLE_OF_RELATIONSHIP,
+    SEX,
     TEENAGER,
+    TYPE,
     HouseholdType,
     are_possible,
     derived_levels,
@@ -187,24 +193,6 @@ class Persons:
 
 
 @dataclass(frozen=True, eq=False)
-class Households:
-    """Released households, `(n,)` each, as levels of their attributes."""
-
-    sex: np.ndarray
-    age: np.ndarray
-    origin: np.ndarray
-    race: np.ndarray
-    elderly: np.ndarray
-    tenure: np.ndarray
-    kind: np.ndarray
-
-    @property
-    def size(self) -> np.ndarray:
-        """Released size of each `(n,)`, `OPEN_SIZE` for that many and more."""
-        return parts_of_types()["size"][self.kind]
-
-
-@dataclass(frozen=True, eq=False)
 class _Columns:
     """Slots of a block, `(n,)` each, householders first: household, number in the catalogue, price,
     and whether it is beyond the released size.
@@ -228,12 +216,14 @@ class LargerBlocks:
         self.lacking -= bool((size > OPEN_SIZE).any())
 
 
-def first_members(persons: Persons, households: Households, larger: LargerBlocks) -> Members:
+def first_members(persons: Persons, households: np.ndarray, larger: LargerBlocks) -> Members:
     """The persons of a block as members of its households, in their order.
+
+    households : (7, n_homes) levels of the released households.
 
     Raises ValueError unless there are households, and no more than persons.
     """
-    n, n_homes = len(persons.age), len(households.kind)
+    n, n_homes = len(persons.age), households.shape[1]
     if not 1 <= n_homes <= n:
         raise ValueError(f"{n} persons cannot live in {n_homes} units")
     columns, own, place = _columns(n, households, larger.lacking > 0), slots(), persons.places
@@ -243,7 +233,7 @@ def first_members(persons: Persons, households: Households, larger: LargerBlocks
     cost = np.where(is_excluded, of_excluded[place][:, None] + _EXCLUDED, cost) + columns.price
     cost[:, :n_homes] += _householder_costs(persons, households)
     role = (own.nearest // N_BANDS)[place][:, columns.slot]
-    of_head = households.sex[columns.home]
+    of_head = households[SEX, columns.home]
     sex = np.where(np.isin(role, SAME_SEX), of_head, 1 - of_head)
     cost += _OTHER_SEX * (np.isin(role, PARTNERS) & (sex != persons.sex[:, None] - MALE))
     # Any person can be a further member, so an assignment without impossible places exists.
@@ -258,36 +248,37 @@ def first_members(persons: Persons, households: Households, larger: LargerBlocks
     )
 
 
-def _columns(n: int, households: Households, are_few: bool) -> _Columns:
+def _columns(n: int, households: np.ndarray, are_few: bool) -> _Columns:
     """All slots of a block of `n` persons; the price of members beyond seven depends on the number
     so far.
     """
-    own, kind, n_homes = slots(), households.kind, len(households.kind)
-    released = own.of_type[kind, households.elderly]
+    own, n_homes = slots(), households.shape[1]
+    kind, elderly = households[[TYPE, ELDERLY]]
+    released = own.of_type[kind, elderly]
     number, home = np.nonzero(released.T >= 0)
     price = np.where(number < own.n_needed[kind[home]], _NEEDED, _RELEASED) + _MUST * (number == 0)
     n_further = _FURTHER + max(0, -(-(n - len(home)) // n_homes))
     step, of_further = (one.ravel() for one in np.indices((n_further, n_homes)))
-    beyond = households.size[of_further] + step + 1 - OPEN_SIZE
+    beyond = parts_of_types()["size"][kind[of_further]] + step + 1 - OPEN_SIZE
     first = _FEW_BEYOND if are_few else _MANY_BEYOND
     later = _LATER_BEYOND + 0.01 * beyond
     grown = _PER_FURTHER * (1 + 0.2 * step)
     return _Columns(
         np.append(home, of_further),
-        np.append(released[home, number], own.free[kind, households.elderly][of_further]),
+        np.append(released[home, number], own.free[kind, elderly][of_further]),
         np.append(price, np.select([beyond <= 0, beyond == 1], [grown, first], later)),
         np.arange(len(home) + len(step)) >= len(home),
     )
 
 
-def _householder_costs(persons: Persons, households: Households) -> np.ndarray:
+def _householder_costs(persons: Persons, households: np.ndarray) -> np.ndarray:
     """Cost of persons as householders of households `(n, n_homes)`."""
     level = np.maximum(levels_of_age(persons.age), 0)
-    cost = _PER_LEVEL * abs(level[:, None] - households.age)
+    cost = _PER_LEVEL * abs(level[:, None] - households[AGE])
     cost += _MINOR * (persons.age < ADULT)[:, None]
-    cost += _OTHER_SEX * (persons.sex[:, None] - MALE != households.sex)
-    cost += _OTHER_ORIGIN * (persons.hispanic[:, None] - 1 != households.origin)
-    return cost + _OTHER_RACE * (persons.head_race[:, None] != households.race)
+    cost += _OTHER_SEX * (persons.sex[:, None] - MALE != households[SEX])
+    cost += _OTHER_ORIGIN * (persons.hispanic[:, None] - 1 != households[ORIGIN])
+    return cost + _OTHER_RACE * (persons.head_race[:, None] != households[RACE])
 
 
 def _possible(members: Members, n_homes: int) -> Members:

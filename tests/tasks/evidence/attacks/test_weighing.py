@@ -18,10 +18,10 @@ from spineflow.tasks.evidence.attacks.reconstruction import (
     reconstruct,
     system_of_tables,
 )
+from spineflow.tasks.evidence.ingest import PublishedTable
 from spineflow.tasks.evidence.methods import rounding
 from spineflow.tasks.evidence.methods.rounding import perturb_counts
 from spineflow.tasks.evidence.settings import CellKeys, Rounding
-from spineflow.tasks.evidence.tables import PublishedTable
 
 from tests.tasks.evidence.attacks.blocks import histograms, totals_of
 

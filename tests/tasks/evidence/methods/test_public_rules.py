@@ -11,6 +11,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from spineflow.tasks.evidence.ingest import PublishedTable
 from spineflow.tasks.evidence.methods.rounding import (
     merged_entities,
     minimum_size,
@@ -20,7 +21,6 @@ from spineflow.tasks.evidence.methods.rounding import (
     round_controlled,
 )
 from spineflow.tasks.evidence.methods.suppression import without_cells
-from spineflow.tasks.evidence.tables import PublishedTable
 
 Counts = tuple[int, ...]
 BASE, SMALLEST = 3, 4

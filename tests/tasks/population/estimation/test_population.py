@@ -10,17 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.tasks.census.households import Members
 from spineflow.tasks.population.estimation.blocks import Blocks, close_states, populate_county
-from spineflow.tasks.population.estimation.start import (
-    Households,
-    LargerBlocks,
-    Persons,
-    first_members,
-)
+from spineflow.tasks.population.estimation.start import LargerBlocks, Persons, first_members
 from spineflow.tasks.population.workload.household_types import (
     AGES_OF_RELATIONSHIP,
+    TYPE,
     are_possible,
     derived_levels,
     head_races,
+    parts_of_types,
     possible,
     universe,
 )
@@ -36,7 +33,7 @@ class Census:
     together, who lives where."""
 
     persons: Persons
-    households: Households
+    households: np.ndarray
     person_starts: np.ndarray
     household_starts: np.ndarray
     members: Members | None = None
@@ -85,7 +82,7 @@ def noisy_census(rng: np.random.Generator, n_blocks: int, most_units: int) -> Ce
     sex, head, elderly, kind = cells[rng.integers(0, len(cells), int(n_units.sum()))].T
     h = len(sex)
     origin, race, tenure = (rng.integers(0, n, h) for n in (2, 7, 3))
-    households = Households(sex, head, origin, race, elderly, tenure, kind)
+    households = np.stack([sex, head, origin, race, elderly, tenure, kind])
     starts = [np.append(0, np.cumsum(number)) for number in (n_persons, n_units)]
     return Census(persons, households, starts[0], starts[1])
 
@@ -111,7 +108,7 @@ def true_census(rng: np.random.Generator, n_blocks: int) -> Census:
             head_races(members.race),
             np.bincount(members.unit)[members.unit] == 1,
         ),
-        Households(sex, age, origin, race_of_head, elderly, rng.integers(0, 3, len(kind)), kind),
+        np.stack([sex, age, origin, race_of_head, elderly, rng.integers(0, 3, len(kind)), kind]),
         starts[0],
         starts[1],
         members,
@@ -120,7 +117,7 @@ def true_census(rng: np.random.Generator, n_blocks: int) -> Census:
 
 def assert_one_population(census: Census, members: Members) -> None:
     persons = census.persons
-    n = len(census.households.kind)
+    n = census.households.shape[1]
     block_of_unit = np.searchsorted(census.household_starts, np.arange(n), side="right") - 1
     block = np.searchsorted(census.person_starts, np.arange(len(persons.age)), side="right") - 1
     assert np.array_equal(block_of_unit[members.unit], block)
@@ -172,9 +169,9 @@ def test_what_is_one_population_nearly_stays_so() -> None:
         changed = getattr(made, name) != getattr(census.persons, name)
         assert changed.mean() <= most, (name, changed.mean())
     own = census.households
-    derived = derived_levels(made, len(own.kind))
-    kinds = [np.bincount(one, minlength=522) for one in (derived[5], own.kind)]
-    assert abs(kinds[0] - kinds[1]).sum() <= 0.1 * len(own.kind)
+    derived = derived_levels(made, own.shape[1])
+    kinds = [np.bincount(one, minlength=522) for one in (derived[5], own[TYPE])]
+    assert abs(kinds[0] - kinds[1]).sum() <= 0.1 * own.shape[1]
 
 
 def test_blocks_have_larger_households_as_often_as_thought() -> None:
@@ -190,10 +187,10 @@ def test_blocks_have_larger_households_as_often_as_thought() -> None:
     assert larger.lacking == pytest.approx(0.45 + 1 - 0.55**2 - 1)
     rng = np.random.default_rng(2)
     census = true_census(rng, 30)
-    at = np.flatnonzero(census.households.size == 7)[0]
+    at = np.flatnonzero(parts_of_types()["size"][census.households[TYPE]] == 7)[0]
     block = int(np.searchsorted(census.household_starts, at, side="right")) - 1
     own = census.blocks().part(block, block + 1)
-    assert len(own.households.kind) > 1
+    assert own.households.shape[1] > 1
     persons = Persons(*(np.append(one, one[-1]) for one in vars(own.persons).values()))
     sizes = []
     for lacking in (-5.0, 5.0):

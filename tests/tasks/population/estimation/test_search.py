@@ -24,7 +24,12 @@ from spineflow.tasks.population.estimation.counts import State, Surplus, members
 from spineflow.tasks.population.estimation.search import EXCHANGES, search
 from spineflow.tasks.population.estimation.start import Persons
 from spineflow.tasks.population.workload import household_types, person_levels
-from spineflow.tasks.population.workload.household_types import OPEN_SIZE, are_possible
+from spineflow.tasks.population.workload.household_types import (
+    DERIVED,
+    OPEN_SIZE,
+    TENURE,
+    are_possible,
+)
 from spineflow.tasks.population.workload.tables import household_tables, person_tables, weights_of
 
 from tests.tasks.population.declared_levels import household_levels
@@ -61,17 +66,16 @@ def household_cells(levels: np.ndarray, tenure: np.ndarray) -> np.ndarray:
 
 def released_cells(census: Census) -> tuple[np.ndarray, np.ndarray]:
     own = census.households
-    levels = np.stack([own.sex, own.age, own.origin, own.race, own.elderly, own.kind])
     return (
         person_cells(census.persons, census.persons.is_alone),
-        household_cells(levels, own.tenure),
+        household_cells(own[list(DERIVED)], own[TENURE]),
     )
 
 
 def made_cells(census: Census, members: Members) -> tuple[np.ndarray, np.ndarray]:
     is_alone = (members.relationship == 20) & (np.bincount(members.unit)[members.unit] == 1)
-    levels = household_levels(members, len(census.households.kind))
-    return person_cells(members, is_alone), household_cells(levels, census.households.tenure)
+    levels = household_levels(members, census.households.shape[1])
+    return person_cells(members, is_alone), household_cells(levels, census.households[TENURE])
 
 
 def objective(census: Census, members: Members, turn: Turn = LAST) -> float:
@@ -98,7 +102,7 @@ def objective(census: Census, members: Members, turn: Turn = LAST) -> float:
 
 def have_larger(census: Census, members: Members) -> list[bool]:
     """Whether somebody of each block lives beyond the seventh member of a household."""
-    size = np.bincount(members.unit, minlength=len(census.households.kind))
+    size = np.bincount(members.unit, minlength=census.households.shape[1])
     starts = census.household_starts
     return [bool((size[a:b] > OPEN_SIZE).any()) for a, b in zip(starts, starts[1:], strict=False)]
 
@@ -224,7 +228,7 @@ def test_what_was_mixed_up_is_put_right(
 ) -> None:
     """In a census that fits together; where another move is found first, something may be left."""
     census, made = fitting_census()
-    n, left = len(census.households.kind), []
+    n, left = census.households.shape[1], []
     for mixed in mixed_up(census, made):
         if len(left) == 8:
             break
