@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from ..noise.distributions import RandomSource, SeededRandom, SystemRandom
-from ..noise.draws import NoiseDraws, UnchargedNoise
+from ..noise.distributions import NoiseDraws, RandomSource, SeededRandom, SystemRandom
 from ..runs.charged_files import (
     digest_of,
     digests_by_name,
@@ -31,6 +30,7 @@ from .caps import caps_of
 from .charges import changed_people_message, charge, is_charged
 from .claims import (
     ChargedNoise,
+    UnchargedNoise,
     charged_files,
     claim,
     missing_message,

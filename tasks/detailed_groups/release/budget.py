@@ -49,7 +49,7 @@ class LevelFigures:
     def margins_of_totals(self) -> tuple[int, ...]:
         """The margins of the sums of all counts of each table."""
         noise, n_cells = self.budget.second_stage, self.tabulation.n_cells.tolist()
-        return tuple(margin_of_sum(noise, n, self.coverage) for n in n_cells)
+        return tuple(margin_of_sum(((noise, n),), self.coverage) for n in n_cells)
 
     def to_json(self) -> dict[str, Any]:
         """The output of `spineflow budget --json` for a level."""

@@ -14,8 +14,7 @@ from fractions import Fraction
 import numpy as np
 
 from ...census.influence import Norms
-from ...noise.distributions import DISCRETE_LAPLACE
-from ...noise.draws import Noise
+from ...noise.distributions import DISCRETE_LAPLACE, Noise
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,14 @@ from scipy.stats import beta
 from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.noise.distributions import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, SeededRandom
-from spineflow.tasks.noise.draws import Noise, UnchargedNoise
-from spineflow.tasks.noise.quantiles import distribution_of
+from spineflow.tasks.ledger.claims import UnchargedNoise
+from spineflow.tasks.noise.distributions import (
+    DISCRETE_GAUSSIAN,
+    DISCRETE_LAPLACE,
+    Noise,
+    SeededRandom,
+    distribution_of,
+)
 from spineflow.tasks.topdown.measurement.measure import (
     ConfidentialShard,
     noisy_answers,
