@@ -126,7 +126,7 @@ class TopdownSettings(TopdownSections):
             ),
             "geography.bypass": (
                 not self.blocks_only,
-                f"an estimator that measures more than the {self.area_word}s",
+                f"an estimator that measures more than the {self.compiled_census.area_word}s",
             ),
             "geography.bypass_cutoff": (
                 is_pure and self.geography.bypass and not self.blocks_only,

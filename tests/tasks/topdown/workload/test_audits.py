@@ -126,7 +126,7 @@ class Neighbours:
         """The noise that is promised in every geounit's answers to a query."""
         own = self.budget.query_shares[geolevel][query]
         return [
-            Noise(self.budget.mechanism, self.budget.noise_parameter(share, own)) if share else None
+            Noise(self.budget.mechanism, self.budget.noise(share, own).parameter) if share else None
             for share in shares
         ]
 
