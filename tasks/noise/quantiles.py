@@ -6,19 +6,9 @@ comparison with the given fraction is certain. Where the enclosures cannot separ
 bits are computed; a probability that equals the fraction exactly would not end, and no probability
 does, since exp(-c) is transcendental for a rational c > 0.
 
-Sums of independent noise, for sums of noisy counts. The sum S of n independent draws X has the
-characteristic function phi(t)^n, and phi is known in closed form: for the discrete Laplace of r =
-exp(-c)
-
-    phi(t) = (1 - r)^2 / ((1 - r)^2 + 4 r sin^2(t / 2)),
-
-and for the discrete Gaussian, by Poisson's summation,
-
-    phi(t) = sum_j exp(-sigma^2 (t + 2 pi j)^2 / 2) / sum_j exp(-sigma^2 (2 pi j)^2 / 2).
-
-S modulo a whole N has its probabilities by the finite Fourier sum of phi(2 pi j / N)^n over j,
-exactly. They differ from those of S by P(|S| > N / 2), which Chernoff's bound makes as small as is
-wanted. The remaining error is rounding, far below `ERROR`.
+Sums of independent noise, for sums of noisy counts, have as their discrete Fourier transform the
+product of the transforms, modulo a period N that P(|S| > N / 2), by Chernoff's bound, makes as good
+as none. The remaining error is rounding, far below `ERROR`.
 """
 
 from __future__ import annotations
@@ -134,9 +124,6 @@ ERROR = 1e-10
 _SMALL = 1e-12
 """Probability that may be lost outside the period."""
 
-_DIRECT = 0.25
-"""Largest sigma^2 whose characteristic function is summed over values, which are few then."""
-
 
 @lru_cache(maxsize=2048)
 def margin_of_sum(
@@ -201,25 +188,31 @@ def positive_parts(distribution: IntegerDistribution, n: int) -> np.ndarray:
     E exp(t max(X, 0)) <= 2 E exp(t X), so that Chernoff's bound is the bound of the sum with n
     log(2) more; the probability beyond is less than 1e-12.
     """
-    reach = _reach(distribution, n, math.log(2))
-    x = np.arange(reach + 1, dtype=float)
-    weights = np.exp(-float(distribution.c) * x**distribution.power)
-    whole = 2 * weights.sum() - weights[0]
-    one = weights / whole
+    one = _half(distribution, _reach(distribution, n, math.log(2)))
     one[0] = (1 + one[0]) / 2
-    return np.maximum(np.fft.irfft(np.fft.rfft(one, 2 * reach) ** n, 2 * reach), 0.0)[: reach + 1]
+    return _added(np.pad(one, (0, len(one) - 2)), n)[: len(one)]
 
 
 def probabilities_of_sum(distribution: IntegerDistribution, n: int) -> np.ndarray:
     """P(S = s) for s from -reach to reach, shape (2 reach + 1,), each with an error below 1e-14.
 
-    |S| passes the reach with a probability of at most 1e-12; its probabilities are computed modulo
-    2 reach + 1.
+    |S| passes the reach with a probability of at most 1e-12.
     """
-    reach = _reach(distribution, n)
-    t = 2 * np.pi * np.arange(reach + 1) / (2 * reach + 1)
-    folded = np.fft.irfft(_characteristic(distribution, t) ** n, 2 * reach + 1)
-    return np.roll(np.maximum(folded, 0.0), reach)
+    half = _half(distribution, _reach(distribution, n))
+    return np.roll(_added(np.concatenate([half, half[:0:-1]]), n), len(half) - 1)
+
+
+def _half(distribution: IntegerDistribution, reach: int) -> np.ndarray:
+    """P(X = x) for x = 0, 1, ..., reach, beyond which hardly anything is."""
+    x = np.arange(reach + 1, dtype=float)
+    weights = np.exp(-float(distribution.c) * x**distribution.power)
+    return weights / (2 * weights.sum() - weights[0])
+
+
+def _added(one: np.ndarray, n: int) -> np.ndarray:
+    """Probabilities `(period,)` of the sum of n draws, modulo the period, from those of one."""
+    period = len(one)
+    return np.maximum(np.fft.irfft(np.fft.rfft(one) ** n, period), 0.0)
 
 
 def _reach(distribution: IntegerDistribution, n: int, log_more: float = 0.0) -> int:
@@ -238,22 +231,6 @@ def _reach(distribution: IntegerDistribution, n: int, log_more: float = 0.0) -> 
         - math.log(-math.expm1(-3 * c / 2))
     )
     return math.ceil((n * log_moment + rest) * 2 / c) + 1
-
-
-def _characteristic(distribution: IntegerDistribution, t: np.ndarray) -> np.ndarray:
-    """phi(t) for t in [0, pi], shape (n,)."""
-    c = float(distribution.c)
-    if distribution.power == 1:
-        squared = math.expm1(-c) ** 2
-        return squared / (squared + 4 * math.exp(-c) * np.sin(t / 2) ** 2)
-    sigma_squared = 1 / (2 * c)
-    if sigma_squared < _DIRECT:
-        x = np.arange(1, 8)[:, None]
-        weights = 2 * np.exp(-c * x**2)
-        return (1 + (weights * np.cos(x * t)).sum(axis=0)) / (1 + weights.sum())
-    shifts = 2 * np.pi * np.arange(-8, 9)[:, None]
-    whole = np.exp(-sigma_squared * shifts**2 / 2).sum()
-    return np.exp(-sigma_squared * (t + shifts) ** 2 / 2).sum(axis=0) / whole
 
 
 COVERAGE = Fraction(95, 100)
