@@ -56,28 +56,16 @@ from .spine.files import spine_of
 from .workload.privacy_curve import scope_of_figures
 
 
-def _released_rows(run: RunDirectory, settings: TopdownSettings) -> dict[str, int]:
-    return {
-        universe: parquet.read_metadata(run.release / f"mdf_{universe}.parquet").num_rows
-        for universe in settings.run.universes
-    }
-
-
 def summary(run: RunDirectory, settings: TopdownSettings) -> Iterator[Block]:
     """Content of the release, and pages with its errors."""
-    rows = _released_rows(run, settings)
+    files = {name: run.release / f"mdf_{name}.parquet" for name in settings.run.universes}
+    rows = {name: parquet.read_metadata(file).num_rows for name, file in files.items()}
     yield f"Released: {' and '.join(f'{n:,} rows of {name}' for name, n in rows.items())}."
     for why in universes_without_margins(run, settings).values():
         yield Caution(f"{why}.")
     if accuracy_report(run).exists():
         kind = "accuracy, confidential" if settings.input.confidential else "accuracy"
         yield f"{kind}: {accuracy_report(run)}"
-
-
-def summary_of_estimate(run: RunDirectory, settings: TopdownSettings) -> Iterator[Block]:
-    """Content of a release from measurements alone."""
-    for universe, rows in _released_rows(run, settings).items():
-        yield f"{universe}: {rows:,} rows; from measurements alone, nothing was spent"
 
 
 def document(
@@ -233,7 +221,7 @@ ESTIMATE: Product = Product(
         certificate=lambda run, settings: facts_of(settings),
         report=document,
         restore=rewritten,
-        summary=summary_of_estimate,
+        summary=summary,
     ),
     Accuracy(read_errors),
 )
