@@ -14,9 +14,7 @@ from ..tasks.ledger.identity import ingested_once, store_identity
 from ..tasks.ledger.loss_laws import ChangedCount
 from ..tasks.ledger.plan import Measure, UniversePlan
 from ..tasks.ledger.recognition import input_digest
-from ..tasks.noise.distributions import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
-from ..tasks.noise.draws import Noise
-from ..tasks.noise.quantiles import distribution_of
+from ..tasks.noise.distributions import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, Noise, distribution_of
 from ..tasks.products.budget import Cost, margin_of
 from ..tasks.products.measurement import publish_measures
 from ..tasks.products.plan import ExactFact, Plan, plan_file

@@ -84,7 +84,10 @@ def _budgets(settings: DesignSettings) -> Designed:
             privacy=settings.privacy,
             variants=compared_splits(settings, designs),
             criterion=Criterion(
-                kind="error", universe=universe, quantity=quantity, level=settings.last_geolevel
+                kind="error",
+                universe=universe,
+                quantity=quantity,
+                level=settings.compiled_census.last_geolevel,
             ),
             search=Search(method="fixed", estimators=possible_estimators(settings.topdown)),
         )

@@ -13,7 +13,7 @@ from cyclopts import App, Parameter
 
 from ..tasks.ledger import claims, joining
 from ..tasks.ledger.caps import Caps, EpsilonCap, set_caps, summary
-from ..tasks.ledger.identity import forget_ledger, list_ledger, listed_ledgers
+from ..tasks.ledger.identity import list_ledger, listed_ledgers
 from ..tasks.ledger.store import Ledger, open_ledger, refuse_unreachable
 from ..tasks.products.registry import existing_run
 from ..tasks.runs.directory import RunDirectory, identity_of, make_identity
@@ -133,7 +133,7 @@ def join(other: OtherLedger, /, *, file: LedgerFile = DEFAULT) -> None:
     _existing(file)
     ledger = joining.join(file, other)
     list_ledger(ledger.path)
-    forget_ledger(other.absolute())
+    list_ledger(other.absolute(), is_listed=False)
     print_ledger(summary(ledger), as_json=False)
 
 
@@ -163,7 +163,7 @@ def list_known() -> None:
 @app.command
 def forget(other: OtherLedger, /) -> None:
     """Take a ledger off the list of this machine's."""
-    forget_ledger(other.absolute())
+    list_ledger(other.absolute(), is_listed=False)
 
 
 def _existing(file: Path) -> Ledger:

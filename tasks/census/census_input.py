@@ -96,7 +96,7 @@ class CensusInput:
         """
         levels, raw = self.levels(), self.recognised_columns()
         return {
-            name: digest(key).recognised_by(people_digests(raw[name], levels, key))
+            name: digest(key).recognised_by(people_digests(raw[name], levels, key), key)
             for name, digest in self.whole.items()
         }
 

@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 
 from ..ledger.charging import single_draw
 from ..ledger.plan import Measure, UniversePlan
-from ..noise.draws import NoiseDraws
+from ..noise.distributions import NoiseDraws
 from ..products.measurement import with_noise
 from ..products.plan import Plan
 from ..runs.directory import RunDirectory

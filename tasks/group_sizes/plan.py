@@ -50,8 +50,7 @@ from typing import Final
 
 from ..ledger.accounting import BOUNDED, PURE_DP, UNBOUNDED, ZCDP, Guarantee
 from ..ledger.plan import Measure, UniversePlan
-from ..noise.distributions import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
-from ..noise.draws import Noise
+from ..noise.distributions import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, Noise
 from ..runs.directory import RunDirectory
 
 UNIVERSE = "groups"

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from ..noise.distributions import RandomSource, SeededRandom, SystemRandom
-from ..noise.draws import NoiseDraws, UnchargedNoise
+from ..noise.distributions import NoiseDraws, RandomSource, SeededRandom, SystemRandom
 from ..runs.directory import (
     RunDirectory,
     digests_by_name,
@@ -30,6 +29,7 @@ from .caps import caps_of
 from .charges import changed_people_message, charge, is_charged
 from .claims import (
     ChargedNoise,
+    UnchargedNoise,
     charged_files,
     claim,
     missing_message,

@@ -30,8 +30,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from ..noise.distributions import SystemRandom
-from ..noise.draws import Noise
+from ..noise.distributions import Noise, RandomSource, SystemRandom
 from ..runs.errors import BudgetRefused
 from .charges import conditions_of, has_draws, terms_of
 from .store import Ledger, reading, value_of, writing
@@ -83,6 +82,19 @@ class ChargedNoise:
         from ..noise.sampler import draw_noise  # Its kernels take long to load.
 
         return draw_noise(noise.mechanism, noise.parameter, size, SystemRandom())
+
+
+@dataclass(frozen=True)
+class UnchargedNoise:
+    """Noise that no ledger knows of, from any source: for studies and runs that are not private."""
+
+    source: RandomSource
+
+    def draw(self, part: str, noise: Noise, size: int) -> np.ndarray:
+        """Independent draws, shape `(size,)`, int64, for any part."""
+        from ..noise.sampler import draw_noise
+
+        return draw_noise(noise.mechanism, noise.parameter, size, self.source)
 
 
 def claim(

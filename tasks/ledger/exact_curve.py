@@ -61,8 +61,7 @@ from itertools import chain, combinations_with_replacement, product
 
 import numpy as np
 
-from ..noise.draws import Noise
-from ..noise.quantiles import distribution_of
+from ..noise.distributions import Noise, distribution_of
 from .loss_laws import (
     CUT,
     LARGEST_EXPONENT,

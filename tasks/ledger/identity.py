@@ -86,11 +86,6 @@ def list_ledger(path: Path, *, is_listed: bool = True) -> None:
             part.write_text("".join(f"{one}\n" for one in listed), encoding="utf-8")
 
 
-def forget_ledger(path: Path) -> None:
-    """Take a ledger off the list."""
-    list_ledger(path, is_listed=False)
-
-
 @contextmanager
 def lock_list() -> Iterator[None]:
     """Lock the list, if one is kept.

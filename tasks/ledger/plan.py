@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from ..noise.distributions import DISCRETE_LAPLACE
-from ..noise.draws import Noise
+from ..noise.distributions import DISCRETE_LAPLACE, Noise
 from .accounting import PURE_DP, Guarantee, epsilon_tight, epsilons
 from .exact_curve import PrivacyCurve
 

@@ -65,16 +65,8 @@ ENOUGH_WEAK = 4
 """Number of weak digests that recognise people together."""
 
 
-@dataclass(frozen=True)
-class PeopleDigests:
-    """Digests that recognise people: each `strong` one alone, `weak` ones together.
-
-    `filling` is padding that recognises no one: it makes the number of digests public.
-    """
-
-    strong: tuple[str, ...] = ()
-    weak: tuple[str, ...] = ()
-    filling: tuple[str, ...] = ()
+ColumnDigests = tuple[frozenset[str], frozenset[str], int]
+"""The strong and the weak digests of a column, and the most that it can have."""
 
 
 @dataclass(frozen=True)
@@ -91,10 +83,19 @@ class InputDigest:
     weak: tuple[str, ...] = ()
     filling: tuple[str, ...] = ()
 
-    def recognised_by(self, by: PeopleDigests) -> InputDigest:
-        """This digest, extended by the digests of the input's raw columns."""
-        parts, weak = (*self.parts, *by.strong), (*self.weak, *by.weak)
-        return InputDigest(self.whole, parts, weak, (*self.filling, *by.filling))
+    def recognised_by(self, columns: Sequence[ColumnDigests], key: bytes) -> InputDigest:
+        """This digest, extended by the digests of all of the input's raw columns under a key, with
+        padding that makes their number public."""
+        strong = frozenset[str]().union(*(own for own, _, _ in columns))
+        weak = frozenset[str]().union(*(own for _, own, _ in columns)) - strong
+        hashing, n_digests = _KeyedHashes(key), sum(n for *_, n in columns)
+        seed = hashing.digest(b"filling", "".join(sorted(strong | weak)).encode())
+        n_filling = max(0, n_digests - len(strong) - len(weak))
+        padding = shake_256(seed.encode()).digest(_DIGEST_BYTES * n_filling)
+        starts = range(0, len(padding), _DIGEST_BYTES)
+        filling = (padding[start : start + _DIGEST_BYTES].hex() for start in starts)
+        parts, weak_ones = (*self.parts, *sorted(strong)), (*self.weak, *sorted(weak))
+        return InputDigest(self.whole, parts, weak_ones, (*self.filling, *filling))
 
 
 def input_digest(kind: str, columns: Mapping[str, np.ndarray], key: bytes) -> InputDigest:
@@ -238,18 +239,14 @@ def raw_value(text: str | None) -> str:
 
 def people_digests(
     columns: Sequence[RecordColumn], levels: Sequence[np.ndarray], key: bytes
-) -> PeopleDigests:
-    """Digests of people, under a key.
+) -> list[ColumnDigests]:
+    """Digests of people, by column, under a key.
 
     `levels` are the geolevels above the areas, root first: for every area the number of its
     geounit, `(n_areas,)`. Each geounit is within one geounit of the level above.
     """
     numbers = numbers_of_levels(levels, columns[0].counts.shape[0] if columns else 0)
-    return join_digests([column_digests(column, numbers, key) for column in columns], key)
-
-
-ColumnDigests = tuple[frozenset[str], frozenset[str], int]
-"""The strong and the weak digests of a column, and the most that it can have."""
+    return [column_digests(column, numbers, key) for column in columns]
 
 
 def column_digests(
@@ -265,18 +262,6 @@ def column_digests(
             found = strong if bits[row] >= STRONG_BITS else weak
             found.add(hashing.digest(kind, sums[row].astype("<u8").tobytes()))
     return frozenset(strong), frozenset(weak), n_digests
-
-
-def join_digests(of_columns: Sequence[ColumnDigests], key: bytes) -> PeopleDigests:
-    """Digests of people from those of all columns."""
-    strong = frozenset[str]().union(*(own for own, _, _ in of_columns))
-    weak = frozenset[str]().union(*(own for _, own, _ in of_columns)) - strong
-    hashing, n_digests = _KeyedHashes(key), sum(n for *_, n in of_columns)
-    seed = hashing.digest(b"filling", "".join(sorted(strong | weak)).encode())
-    n_filling = max(0, n_digests - len(strong) - len(weak))
-    text, size = shake_256(seed.encode()).hexdigest(_DIGEST_BYTES * n_filling), 2 * _DIGEST_BYTES
-    filling = tuple(text[start : start + size] for start in range(0, len(text), size))
-    return PeopleDigests(tuple(sorted(strong)), tuple(sorted(weak)), filling)
 
 
 class _KeyedHashes:

@@ -1,4 +1,4 @@
-"""Mechanisms, random bits, and discrete distributions bounded in integer arithmetic.
+"""Noise, the right to draw it, random bits, and distributions bounded in integer arithmetic.
 
 A distribution here has weights w(x) = exp(-c |x|^power) for a positive rational c: power 2 is the
 discrete Gaussian with c = 1 / (2 sigma^2), power 1 the discrete Laplace with c = 1 / scale. It
@@ -14,6 +14,10 @@ goes to the operating system's cryptographic generator (`getrandom` on Linux), s
 that a fork could duplicate, that two threads could share, or that a memory image could replay.
 `SeededRandom` is repeatable and therefore not private; it exists for tests and for runs that are
 stamped as not private.
+
+Every measurement requests noise through `NoiseDraws`. In a private run that is the charge in the
+ledger (`tasks.ledger.claims.ChargedNoise`), and it draws the charged noise and nothing else. Runs
+that are not private, and studies, draw through `UnchargedNoise`.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ import os
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import accumulate
 from typing import Final, Protocol
 
@@ -114,6 +118,42 @@ class IntegerDistribution:
     c: Fraction
     power: int
     one_sided: bool = False
+
+
+@dataclass(frozen=True)
+class Noise:
+    """A distribution of noise: the mechanism, and its exact sigma^2 or scale."""
+
+    mechanism: str
+    parameter: Fraction
+
+    @cached_property
+    def variance(self) -> float:
+        """Exact variance, as the nearest float."""
+        return noise_variance(self.mechanism, self.parameter)
+
+
+def distribution_of(noise: Noise) -> IntegerDistribution:
+    """The distribution of noise, P(x) proportional to exp(-c |x|^power)."""
+    if noise.mechanism == DISCRETE_LAPLACE:
+        return IntegerDistribution(1 / noise.parameter, power=1)
+    return IntegerDistribution(1 / (2 * noise.parameter), power=2)
+
+
+class NoiseDraws(Protocol):
+    """Whoever hands out noise for one file of measurements."""
+
+    def draw(self, part: str, noise: Noise, size: int) -> np.ndarray:
+        """Independent draws, shape `(size,)`, int64; `part` is the level, with query or stage."""
+        ...
+
+
+def sum_that_fits(counts: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """counts + noise for counts >= 0; raises OverflowError rather than wrap."""
+    total = counts + noise
+    if (total < noise).any():
+        raise OverflowError("a noisy answer does not fit 64 bits; use a larger share or budget")
+    return total
 
 
 def exp_minus_bounds(x: Fraction, precision: int) -> tuple[int, int]:

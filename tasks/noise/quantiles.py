@@ -6,23 +6,9 @@ comparison with the given fraction is certain. Where the enclosures cannot separ
 bits are computed; a probability that equals the fraction exactly would not end, and no probability
 does, since exp(-c) is transcendental for a rational c > 0.
 
-Sums of independent noise, for sums of noisy counts. The sum S of n independent draws X has the
-characteristic function phi(t)^n, and phi is known in closed form: for the discrete Laplace of r =
-exp(-c)
-
-    phi(t) = (1 - r)^2 / ((1 - r)^2 + 4 r sin^2(t / 2)),
-
-and for the discrete Gaussian, by Poisson's summation,
-
-    phi(t) = sum_j exp(-sigma^2 (t + 2 pi j)^2 / 2) / sum_j exp(-sigma^2 (2 pi j)^2 / 2).
-
-S modulo a whole N > 2 m has its probabilities by the finite Fourier sum, so that
-
-    P(|S mod N| <= m) = 1/N sum_(j < N) phi(t_j)^n sin((m + 1/2) t_j) / sin(t_j / 2),
-
-with t_j = 2 pi j / N, exactly. It exceeds P(|S| <= m) by at most P(|S| >= N - m), which Chernoff's
-bound makes as small as is wanted. All phi are positive, and terms are few, since phi(t)^n vanishes
-away from 0. The remaining error is rounding, far below `ERROR`.
+Sums of independent noise, for sums of noisy counts, have as their discrete Fourier transform the
+product of the transforms, modulo a period N that P(|S| > N / 2), by Chernoff's bound, makes as good
+as none. The remaining error is rounding, far below `ERROR`.
 """
 
 from __future__ import annotations
@@ -35,8 +21,14 @@ from functools import lru_cache, reduce
 
 import numpy as np
 
-from .distributions import DISCRETE_LAPLACE, IntegerDistribution, exp_minus_bounds, tail_bounds
-from .draws import Noise
+from .distributions import (
+    DISCRETE_LAPLACE,
+    IntegerDistribution,
+    Noise,
+    distribution_of,
+    exp_minus_bounds,
+    tail_bounds,
+)
 
 _GUARD_BITS = 64
 
@@ -132,91 +124,20 @@ ERROR = 1e-10
 _SMALL = 1e-12
 """Probability that may be lost outside the period."""
 
-_NEGLIGIBLE = 1e-24
-"""Value of phi^n below which terms are dropped; each is multiplied by less than N."""
 
-_DIRECT = 0.25
-"""Largest sigma^2 whose characteristic function is summed over values, which are few then."""
-
-
-@lru_cache(maxsize=1024)
-def margin_of_sum(distribution: IntegerDistribution, n: int, coverage: Fraction) -> int:
-    """The smallest integer m with P(-m <= S <= m) >= coverage, for the sum S of n draws.
-
-    For a single draw this is `margin`, by exact comparisons. For more, a probability
-    within `ERROR` of the coverage counts as below it, so that the margin surely holds.
-
-    Raises ValueError unless n is positive, and as `margin`.
-
-    >>> margin_of_sum(IntegerDistribution(Fraction(1, 1250), power=2), 8, Fraction("0.95"))
-    139
-    """
-    if n < 1:
-        raise ValueError(f"a sum of {n} draws has no margin")
-    single = margin(distribution, coverage)
-    if n == 1:
-        return single
-    wanted = float(coverage) + ERROR
-    end = max(1, single)
-    while coverage_of_sum(distribution, n, end) < wanted:
-        end *= 2
-    return bisect_left(
-        range(end), True, key=lambda m: coverage_of_sum(distribution, n, m) >= wanted
-    )
-
-
-def coverage_of_sum(distribution: IntegerDistribution, n: int, m: int) -> float:
-    """P(-m <= S <= m) for the sum S of n independent draws, with an error below `ERROR`.
-
-    >>> round(coverage_of_sum(IntegerDistribution(Fraction(1, 2), power=2), 1, 1), 6)
-    0.882884
-    """
-    reach = _reach(distribution, n)
-    if m >= reach:
-        return 1.0
-    period = m + reach + 1
-    half = period // 2
-
-    def term(j: int) -> float:
-        return float(_characteristic(distribution, np.array([2 * math.pi * j / period]))[0]) ** n
-
-    n_terms = bisect_left(range(1, half + 1), True, key=lambda j: term(j) < _NEGLIGIBLE) + 1
-    j = np.arange(1, n_terms)
-    t = 2 * np.pi * j / period
-    kernel = np.sin((m + 0.5) * t) / np.sin(t / 2)
-    # j and N - j have the same term; N / 2 is its own counterpart.
-    weight = np.where(2 * j == period, 1.0, 2.0)
-    terms = weight * _characteristic(distribution, t) ** n * kernel
-    return float((2 * m + 1 + terms.sum()) / period)
-
-
-@lru_cache(maxsize=1024)
-def margin_of_cut_sum(distribution: IntegerDistribution, n: int, coverage: Fraction) -> int:
-    """A margin of a sum of n noisy counts that were cut at 0 before they were added.
-
-    With a true count x >= 0 and noise e, the cut count is off by max(e, -x), which is between e and
-    max(e, 0). The error of the sum is between S, the sum of the draws, and T, the sum of their
-    positive parts, for any true counts. Returned is the smallest m with P(S < -m) + P(T > m) <= 1 -
-    coverage: the truth is within m with this probability at least. The sum of a single count has
-    the margin of its noise, which cutting does not make larger.
-
-    Raises as `margin_of_sum`.
-
-    >>> margin_of_cut_sum(IntegerDistribution(Fraction(1, 1250), power=2), 8, Fraction("0.95"))
-    161
-    """
-    exact = margin_of_sum(distribution, n, coverage)
-    if n == 1:
-        return exact
-    return _least_margin(
-        probabilities_of_sum(distribution, n), positive_parts(distribution, n), coverage
-    )
-
-
-def margin_of_sums(
+@lru_cache(maxsize=2048)
+def margin_of_sum(
     parts: tuple[tuple[IntegerDistribution, int], ...], coverage: Fraction, *, are_cut: bool = False
 ) -> int:
-    """A margin of a sum of noisy counts whose noise is of several distributions.
+    """A margin of a sum of noisy counts.
+
+    For a single draw this is `margin`, by exact comparisons. For more, a probability within `ERROR`
+    of the coverage counts as below it, so that the margin surely holds.
+
+    If the counts were cut: with a true count x >= 0 and noise e, the cut count is off by
+    max(e, -x), which is between e and max(e, 0). The error of the sum is between S, the sum of the
+    draws, and T, the sum of their positive parts, for any true counts. The margin of a single count
+    is that of its noise, which cutting does not make larger.
 
     Args:
         parts: distributions, and how many independent draws of each are added.
@@ -224,13 +145,21 @@ def margin_of_sums(
         are_cut: negative counts became 0 before they were added.
 
     Returns:
-        `margin_of_sum` or `margin_of_cut_sum` for one distribution. For several, the smallest m
-        that the error of the sum exceeds, on both sides together, with a probability of at most
-        1 - coverage.
+        The smallest m with P(S < -m) + P(S > m) <= 1 - coverage, or P(S < -m) + P(T > m) if the
+        counts were cut.
+
+    Raises ValueError unless every number of draws is positive, and as `margin`.
+
+    >>> ages = ((IntegerDistribution(Fraction(1, 1250), power=2), 8),)
+    >>> margin_of_sum(ages, Fraction("0.95")), margin_of_sum(ages, Fraction("0.95"), are_cut=True)
+    (139, 161)
     """
-    if len(parts) == 1:
-        ((distribution, n),) = parts
-        return (margin_of_cut_sum if are_cut else margin_of_sum)(distribution, n, coverage)
+    n_draws = [n for _, n in parts]
+    if min(n_draws) < 1:
+        raise ValueError(f"a sum of {min(n_draws)} draws has no margin")
+    single, *_ = (margin(distribution, coverage) for distribution, _ in parts)
+    if n_draws == [1]:
+        return single
     of_sum = reduce(np.convolve, (probabilities_of_sum(*part) for part in parts))
     of_parts = of_sum[len(of_sum) // 2 :]
     if are_cut:
@@ -242,7 +171,7 @@ def _least_margin(of_sum: np.ndarray, of_parts: np.ndarray, coverage: Fraction) 
     """The smallest m with P(S < -m) + P(T > m) <= 1 - coverage, given the probabilities of S from
     -reach to reach and of T from 0.
     """
-    allowed = 1 - float(coverage) - ERROR
+    allowed = max(1 - float(coverage) - ERROR, 0.0)
     # P(S < -m) and P(T > m) for m = 0, 1, ...
     below, above = (
         np.cumsum(own[::-1])[::-1] for own in (of_sum[len(of_sum) // 2 + 1 :], of_parts[1:])
@@ -259,25 +188,31 @@ def positive_parts(distribution: IntegerDistribution, n: int) -> np.ndarray:
     E exp(t max(X, 0)) <= 2 E exp(t X), so that Chernoff's bound is the bound of the sum with n
     log(2) more; the probability beyond is less than 1e-12.
     """
-    reach = _reach(distribution, n, math.log(2))
-    x = np.arange(reach + 1, dtype=float)
-    weights = np.exp(-float(distribution.c) * x**distribution.power)
-    whole = 2 * weights.sum() - weights[0]
-    one = weights / whole
+    one = _half(distribution, _reach(distribution, n, math.log(2)))
     one[0] = (1 + one[0]) / 2
-    return np.maximum(np.fft.irfft(np.fft.rfft(one, 2 * reach) ** n, 2 * reach), 0.0)[: reach + 1]
+    return _added(np.pad(one, (0, len(one) - 2)), n)[: len(one)]
 
 
 def probabilities_of_sum(distribution: IntegerDistribution, n: int) -> np.ndarray:
     """P(S = s) for s from -reach to reach, shape (2 reach + 1,), each with an error below 1e-14.
 
-    |S| passes the reach with a probability of at most 1e-12; its probabilities are computed modulo
-    2 reach + 1.
+    |S| passes the reach with a probability of at most 1e-12.
     """
-    reach = _reach(distribution, n)
-    t = 2 * np.pi * np.arange(reach + 1) / (2 * reach + 1)
-    folded = np.fft.irfft(_characteristic(distribution, t) ** n, 2 * reach + 1)
-    return np.roll(np.maximum(folded, 0.0), reach)
+    half = _half(distribution, _reach(distribution, n))
+    return np.roll(_added(np.concatenate([half, half[:0:-1]]), n), len(half) - 1)
+
+
+def _half(distribution: IntegerDistribution, reach: int) -> np.ndarray:
+    """P(X = x) for x = 0, 1, ..., reach, beyond which hardly anything is."""
+    x = np.arange(reach + 1, dtype=float)
+    weights = np.exp(-float(distribution.c) * x**distribution.power)
+    return weights / (2 * weights.sum() - weights[0])
+
+
+def _added(one: np.ndarray, n: int) -> np.ndarray:
+    """Probabilities `(period,)` of the sum of n draws, modulo the period, from those of one."""
+    period = len(one)
+    return np.maximum(np.fft.irfft(np.fft.rfft(one) ** n, period), 0.0)
 
 
 def _reach(distribution: IntegerDistribution, n: int, log_more: float = 0.0) -> int:
@@ -298,34 +233,11 @@ def _reach(distribution: IntegerDistribution, n: int, log_more: float = 0.0) -> 
     return math.ceil((n * log_moment + rest) * 2 / c) + 1
 
 
-def _characteristic(distribution: IntegerDistribution, t: np.ndarray) -> np.ndarray:
-    """phi(t) for t in [0, pi], shape (n,)."""
-    c = float(distribution.c)
-    if distribution.power == 1:
-        squared = math.expm1(-c) ** 2
-        return squared / (squared + 4 * math.exp(-c) * np.sin(t / 2) ** 2)
-    sigma_squared = 1 / (2 * c)
-    if sigma_squared < _DIRECT:
-        x = np.arange(1, 8)[:, None]
-        weights = 2 * np.exp(-c * x**2)
-        return (1 + (weights * np.cos(x * t)).sum(axis=0)) / (1 + weights.sum())
-    shifts = 2 * np.pi * np.arange(-8, 9)[:, None]
-    whole = np.exp(-sigma_squared * shifts**2 / 2).sum()
-    return np.exp(-sigma_squared * (t + shifts) ** 2 / 2).sum(axis=0) / whole
-
-
 COVERAGE = Fraction(95, 100)
 """Default probability of margins of error."""
 
 DIGITS = 4
 """Significant digits of a computed loss."""
-
-
-def distribution_of(noise: Noise) -> IntegerDistribution:
-    """The distribution of noise, P(x) proportional to exp(-c |x|^power)."""
-    if noise.mechanism == DISCRETE_LAPLACE:
-        return IntegerDistribution(1 / noise.parameter, power=1)
-    return IntegerDistribution(1 / (2 * noise.parameter), power=2)
 
 
 def loss_for_margin(

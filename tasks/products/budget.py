@@ -12,8 +12,8 @@ from typing import Any
 from ..ledger.accounting import BOUNDED
 from ..ledger.exact_curve import PrivacyCurve, known_epsilon
 from ..ledger.plan import Measure, UniversePlan
-from ..noise.distributions import DISCRETE_LAPLACE
-from ..noise.quantiles import COVERAGE, distribution_of, is_too_wide, margin
+from ..noise.distributions import DISCRETE_LAPLACE, distribution_of
+from ..noise.quantiles import COVERAGE, is_too_wide, margin
 from ..pages.document import Block, Section, Table
 from ..pages.numbers import format_delta, format_epsilon, format_rho, format_upper_bound
 

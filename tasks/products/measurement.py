@@ -9,7 +9,7 @@ import numpy as np
 from ..answers.noisy import DPQUERIES_SCHEMA, DPQUERY_SUFFIX, NoisyAnswers, measured_batches
 from ..ledger.charging import single_draw
 from ..ledger.plan import Measure, UniversePlan
-from ..noise.draws import Noise, NoiseDraws, sum_that_fits
+from ..noise.distributions import Noise, NoiseDraws, sum_that_fits
 from ..runs.directory import RunDirectory
 from ..runs.settings import ProductSettings
 

@@ -18,7 +18,7 @@ from ...validation.outcome import Failures
 from ...validation.run_files import unusable_files_fail
 from ..ledger.accounting import PURE_DP, UNBOUNDED, UNBOUNDED_OF_SEVERAL, ZCDP, Guarantee
 from ..ledger.plan import Measure, UniversePlan
-from ..noise.draws import Noise
+from ..noise.distributions import Noise
 from ..noise.quantiles import COVERAGE, loss_for_margin
 from ..pages.numbers import format_rho
 from ..runs.directory import RunDirectory, digests_by_name

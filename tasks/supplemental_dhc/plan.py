@@ -32,8 +32,7 @@ from ..ledger.accounting import UNBOUNDED, ZCDP, Guarantee
 from ..ledger.exact_curve import PrivacyCurve, count_moves, known_curve
 from ..ledger.plan import Measure as MeasuredQuery
 from ..ledger.plan import UniversePlan
-from ..noise.distributions import DISCRETE_GAUSSIAN
-from ..noise.draws import Noise
+from ..noise.distributions import DISCRETE_GAUSSIAN, Noise
 from ..runs.directory import RunDirectory
 
 CONFIDENCE = Fraction(9, 10)

@@ -1,14 +1,13 @@
 """Topdown as a product, from census-like tables to microdata; and estimate, from measurements.
 
 Here are also the checks before a run (whether settings, input and machine fit; attributes that no
-query asks for; redundant spending on only children) and the summary of a run.
+query asks for) and the summary of a run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, replace
-from itertools import chain
 
 import numpy as np
 from pyarrow import parquet
@@ -44,7 +43,7 @@ from .measurement.measure import (
     public_plan,
     universe_plan_of,
 )
-from .measurement.public_answers import checked_spines, spending_on_exact_answers
+from .measurement.public_answers import checked_spines
 from .published.layout import EstimateSettings
 from .published.read import check_measurements, refuse_missing_folder
 from .release.report import facts_of, facts_of_run, report
@@ -55,28 +54,16 @@ from .spine.files import spine_of
 from .workload.privacy_curve import scope_of_figures
 
 
-def _released_rows(run: RunDirectory, settings: TopdownSettings) -> dict[str, int]:
-    return {
-        universe: parquet.read_metadata(run.release / f"mdf_{universe}.parquet").num_rows
-        for universe in settings.run.universes
-    }
-
-
 def summary(run: RunDirectory, settings: TopdownSettings) -> Iterator[Block]:
     """Content of the release, and pages with its errors."""
-    rows = _released_rows(run, settings)
+    files = {name: run.release / f"mdf_{name}.parquet" for name in settings.run.universes}
+    rows = {name: parquet.read_metadata(file).num_rows for name, file in files.items()}
     yield f"Released: {' and '.join(f'{n:,} rows of {name}' for name, n in rows.items())}."
     for why in universes_without_margins(run, settings).values():
         yield Caution(f"{why}.")
     if accuracy_report(run).exists():
         kind = "accuracy, confidential" if settings.input.confidential else "accuracy"
         yield f"{kind}: {accuracy_report(run)}"
-
-
-def summary_of_estimate(run: RunDirectory, settings: TopdownSettings) -> Iterator[Block]:
-    """Content of a release from measurements alone."""
-    for universe, rows in _released_rows(run, settings).items():
-        yield f"{universe}: {rows:,} rows; from measurements alone, nothing was spent"
 
 
 def rewritten(run: RunDirectory, settings: TopdownSettings) -> None:
@@ -120,43 +107,6 @@ def unmeasured_attributes(settings: TopdownSettings, universe: str) -> tuple[str
     )
 
 
-def redundant_spending(settings: TopdownSettings, universe: str, spine: Spine) -> tuple[str, ...]:
-    """A sentence for each geolevel that measures geounits without siblings.
-
-    The TopDown Algorithm gives an only child the counts of its parent, so that its own measurements
-    are discarded. Each sentence gives the number of these geounits, the cost of each to the people
-    in it, and the setting that ends it. Other estimators use or make no such measurements, and with
-    the bypass no geounits are without siblings.
-    """
-    if settings.run.estimator != "topdown" or settings.privacy.infinite:
-        return ()
-    budget = settings.budget_of(universe)
-    symbol = "epsilon" if budget.is_pure else "rho"
-    sentences, names = [], spine.level_names
-    for above, level in zip(spine.geolevels, spine.geolevels[1:], strict=False):
-        n_siblings = np.bincount(level.parent, minlength=len(above))[level.parent]
-        is_repeated = (n_siblings == 1) & (level.shares() > 0)
-        n_repeated = int(is_repeated.sum())
-        if not n_repeated:
-            continue
-        codes = np.unique(level.plb_share_code[is_repeated])
-        costs = sorted(float(budget.total * level.plb_shares[code]) for code in codes)
-        named = " to ".join(f"{cost:.4g}" for cost in dict.fromkeys((costs[0], costs[-1])))
-        sentences.append(
-            f"{universe}: {n_repeated:,} of {len(level):,} geounits of {names[level.name]} are the "
-            f"only one in theirs of {names[above.name]} and take its counts, so that their own "
-            f"measurements, for {symbol} {named} each, are discarded: geography.bypass = true "
-            "gives that to the geounit above"
-        )
-    return tuple(sentences)
-
-
-def redundant_spending_of_run(run: RunDirectory, settings: TopdownSettings) -> tuple[str, ...]:
-    """The sentences of all universes of a run whose spines are built."""
-    universes = settings.run.universes
-    return tuple(chain(*(redundant_spending(settings, u, spine_of(run, u)) for u in universes)))
-
-
 def refuse_estimate(settings: TopdownSettings) -> None:
     """Refuse settings that allow no estimate, and everything that a topdown run refuses."""
     if not settings.compiled_census.follows_block_rules:
@@ -175,10 +125,8 @@ def check_settings_against_input(
     refuse_large_deltas(settings, accepted.n_records)
     if not settings.input.awaited:
         held_answers(settings, accepted)
-    for universe, spine, held in checked_spines(settings, accepted.geography, accepted.public):
+    for universe, spine in checked_spines(settings, accepted.geography, accepted.public):
         yield from format_notes(unmeasured_attributes(settings, universe))
-        yield from format_notes(redundant_spending(settings, universe, spine))
-        yield from format_notes(spending_on_exact_answers(settings, universe, spine, held))
         records = accepted.known.get(universe)
         yield from size_in_words(universe, largest_solve(settings, universe, spine, records))
         yield from _no_margins(settings, universe, spine)
@@ -243,7 +191,6 @@ TOPDOWN: Product = Product(
     Checks(outcomes_of_pieces, check_privacy),
     Words(
         budget=words_on_costs,
-        notes=redundant_spending_of_run,
         certificate=facts_of_run,
         report=report,
         restore=rewritten,
@@ -264,7 +211,7 @@ ESTIMATE: Product = Product(
         certificate=lambda run, settings: facts_of(settings),
         report=report,
         restore=rewritten,
-        summary=summary_of_estimate,
+        summary=summary,
     ),
     Accuracy(read_errors),
 )

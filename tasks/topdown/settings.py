@@ -103,7 +103,6 @@ class TopdownSettings(TopdownSections):
         _refuse_declarations(self, refuse)
         if self.input.geometry is not None and is_url(self.input.geometry):
             refuse("input.geometry must be a path")
-        refuse_other_estimators(self, refuse)
 
     @property
     def conditions(self) -> Conditions:
@@ -126,7 +125,7 @@ class TopdownSettings(TopdownSections):
             ),
             "geography.bypass": (
                 not self.blocks_only,
-                f"an estimator that measures more than the {self.area_word}s",
+                f"an estimator that measures more than the {self.compiled_census.area_word}s",
             ),
             "geography.bypass_cutoff": (
                 is_pure and self.geography.bypass and not self.blocks_only,
@@ -255,7 +254,8 @@ def _refuse_declarations(settings: TopdownSettings, refuse: Refuse) -> None:
 
 
 def _refuse_universe(settings: TopdownSettings, universe: str, refuse: Refuse) -> None:
-    """Refuse budgets and passes that do not fit the schema; names the universe and the key."""
+    """Refuse budgets, passes and measurement on demand that do not fit the schema or the estimator;
+    names the universe and the key."""
     census = settings.compiled_census
     if universe not in census.universes:
         refuse(
@@ -281,6 +281,19 @@ def _refuse_universe(settings: TopdownSettings, universe: str, refuse: Refuse) -
             schema.positions(zero.where)
     for geolevel in settings.budget[universe].geolevels:
         _refuse_queries(settings, universe, geolevel, schema, refuse)
+    where, estimator = f"workload.{universe}", settings.run.estimator
+    if settings.is_on_demand(universe) and settings.measured is not None:
+        refuse(f"{where}.on_demand belongs to runs that draw noise; take it out")
+    if settings.is_on_demand(universe) and estimator != "topdown":
+        refuse(
+            f"{where}.on_demand draws the answers that the estimator topdown reads; "
+            f'run.estimator = "{estimator}" needs them all: take either out'
+        )
+    if settings.interleaves(universe) and estimator != "topdown":
+        refuse(
+            f"{where}.passes interleave, which only the estimator topdown supports; "
+            f'run.estimator = "{estimator}" needs other passes'
+        )
 
 
 def _refuse_budget(
@@ -344,24 +357,3 @@ def _refuse_queries(
         refuse(
             f"{key} spends on {sorted(unused)[0]!r}, which no least-squares pass at {geolevel} uses"
         )
-
-
-def refuse_other_estimators(settings: TopdownSections, refuse: Refuse) -> None:
-    """Refuse measurement on demand in runs that draw no noise or whose estimator needs all
-    answers, and interleaved passes with estimators other than topdown.
-    """
-    estimator = settings.run.estimator
-    for universe in settings.run.universes:
-        where = f"workload.{universe}"
-        if settings.is_on_demand(universe) and settings.measured is not None:
-            refuse(f"{where}.on_demand belongs to runs that draw noise; take it out")
-        if settings.is_on_demand(universe) and estimator != "topdown":
-            refuse(
-                f"{where}.on_demand draws the answers that the estimator topdown reads; "
-                f'run.estimator = "{estimator}" needs them all: take either out'
-            )
-        if settings.interleaves(universe) and estimator != "topdown":
-            refuse(
-                f"{where}.passes interleave, which only the estimator topdown supports; "
-                f'run.estimator = "{estimator}" needs other passes'
-            )

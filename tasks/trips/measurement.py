@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ..ledger.charging import single_draw
-from ..noise.draws import NoiseDraws
+from ..noise.distributions import NoiseDraws
 from ..products import measurement
 from ..runs.directory import ONLY_SHARD, RunDirectory
 from ..runs.stamps import write_parquet

@@ -59,8 +59,7 @@ from scipy.optimize import minimize
 
 from ..ledger.accounting import BOUNDED, PURE_DP, UNBOUNDED, ZCDP, Guarantee
 from ..ledger.plan import REPORT_DELTA, Measure, UniversePlan
-from ..noise.distributions import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, exp_minus_bounds
-from ..noise.draws import Noise
+from ..noise.distributions import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, Noise, exp_minus_bounds
 from ..noise.quantiles import first_that
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused

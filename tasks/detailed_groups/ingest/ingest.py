@@ -232,7 +232,7 @@ def input_digests(result: AcceptedGroups, key: bytes) -> dict[str, InputDigest]:
     columns = (geocode[identity.block], identity.age, identity.cenrace, identity.count)
     digest = input_digest("persons", dict(zip(IDENTITY_COLUMNS, columns, strict=True)), key)
     people = people_digests(result.raw, block_levels(geocode), key)
-    return {"persons": digest.recognised_by(people)}
+    return {"persons": digest.recognised_by(people, key)}
 
 
 @cache_unchanged(geography_file, at_most=2)

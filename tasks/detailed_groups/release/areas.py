@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from ...census.queries import TOTAL
 from ...noise.distributions import IntegerDistribution
-from ...noise.quantiles import margin_of_sums
+from ...noise.quantiles import margin_of_sum
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.stamps import table_rows
@@ -133,7 +133,7 @@ def sums_of_areas(
         noises.setdefault(tuple(key), []).append((noise, int(n)))
     are_cut = not parameters.allow_negative_counts
     margins = [
-        margin_of_sums(tuple(noises[key]), coverage, are_cut=are_cut) if key in noises else 0
+        margin_of_sum(tuple(noises[key]), coverage, are_cut=are_cut) if key in noises else 0
         for key in found.index
     ]
     found["margin"] = pd.Series(margins, found.index, "Int64").where(found["count"].notna())

@@ -57,7 +57,7 @@ def level_figures(
                     "margin_wanted": own.wanted.get(level),
                     "margin_total_only": of_total_only,
                     "margins_of_totals": {
-                        table: margin_of_sum(noise, n, coverage) for table, n in sizes
+                        table: margin_of_sum(((noise, n),), coverage) for table, n in sizes
                     },
                     "table_thresholds": list(own.thresholds[level]),
                     "suppression_threshold": threshold_of(

@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...census.cef_2020 import state_of
-from ...noise.quantiles import margin_of_cut_sum, margin_of_sum
+from ...noise.quantiles import margin_of_sum
 from ...runs import stamps
 from ...runs.directory import RunDirectory
 from ...runs.files import replacing
@@ -130,8 +130,9 @@ class CountNoise:
         if self.levels is None:
             return 0, 0
         noise = self.levels[region_type, level].of_released(is_total_only=is_total_only)
-        own = margin_of_sum(noise, n, self.coverage)
-        return own, margin_of_cut_sum(noise, n, self.coverage) if self.are_cut else own
+        parts = ((noise, n),)
+        own = margin_of_sum(parts, self.coverage)
+        return own, margin_of_sum(parts, self.coverage, are_cut=self.are_cut)
 
 
 @dataclass(frozen=True)

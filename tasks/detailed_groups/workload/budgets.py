@@ -21,9 +21,14 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from ...ledger.plan import Measure
-from ...noise.distributions import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, IntegerDistribution
-from ...noise.draws import Noise
-from ...noise.quantiles import distribution_of, loss_for_margin, margin
+from ...noise.distributions import (
+    DISCRETE_GAUSSIAN,
+    DISCRETE_LAPLACE,
+    IntegerDistribution,
+    Noise,
+    distribution_of,
+)
+from ...noise.quantiles import loss_for_margin, margin
 from ...runs.errors import InputRefused
 from .parameters import MechanismParameters
 from .regions import REGION_TYPES

@@ -22,8 +22,8 @@ from ...census.counting import RawColumns
 from ...census.histograms import block_histogram, read_histogram, write_histogram
 from ...ledger.identity import store_identity
 from ...ledger.recognition import (
+    ColumnDigests,
     InputDigest,
-    PeopleDigests,
     RecordColumn,
     input_digest,
     people_digests,
@@ -103,9 +103,9 @@ class GroupInput:
         }
         whole = input_digest("groups", people, key).whole
         digest = InputDigest(whole, (by_column.whole,))
-        return {"groups": digest.recognised_by(self._people(key))}
+        return {"groups": digest.recognised_by(self._people(key), key)}
 
-    def _people(self, key: bytes) -> PeopleDigests:
+    def _people(self, key: bytes) -> list[ColumnDigests]:
         """Digests of the sizes of groups, without empty ones, by region."""
         nobody = max(0, 1 - self.smallest_size)
         counts = self.counts[:, nobody:]

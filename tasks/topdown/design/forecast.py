@@ -96,7 +96,7 @@ def forecast_document(
 
 
 def _margins(settings: TopdownSettings, universe: str, rows: Sequence[Forecast]) -> Section:
-    alone = f"{settings.area_word}s alone"
+    alone = f"{settings.compiled_census.area_word}s alone"
     names_of = {FULL: "all measurements", BLOCKS: alone}
     levels = [row for row in rows if row.query == TOTAL]
     blocks: list[str | Table | Figure | Details] = []

@@ -28,7 +28,6 @@ from ...ledger.recognition import (
     InputDigest,
     RecordColumn,
     column_digests,
-    join_digests,
     numbers_of_levels,
 )
 from ...runs.directory import RunDirectory, code_version
@@ -211,7 +210,7 @@ def ingest_shares(run: RunDirectory, settings: TopdownSettings) -> bool:
                 own = found.get((fingerprint, name, at))
                 of_universe[name].append(own or _digests_at(accepted, (name, at), key))
             return {
-                name: digest.recognised_by(join_digests(of_universe[name], key))
+                name: digest.recognised_by(of_universe[name], key)
                 for name, digest in accepted.whole[fingerprint].items()
             }
 

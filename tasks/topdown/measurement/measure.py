@@ -47,7 +47,7 @@ from ...census.queries import MarginalQuery, marginal_query
 from ...census.schema import Schema
 from ...ledger.charging import single_draw
 from ...ledger.plan import Measure, UniversePlan
-from ...noise.draws import NoiseDraws, sum_that_fits
+from ...noise.distributions import NoiseDraws, sum_that_fits
 from ...products.plan import Plan
 from ...runs.directory import RunDirectory
 from ...runs.errors import BudgetRefused, InputRefused

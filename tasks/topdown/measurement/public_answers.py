@@ -400,8 +400,8 @@ def refuse_unheld_invariants(run: RunDirectory, settings: TopdownSettings) -> No
 
 def checked_spines(
     settings: TopdownSettings, areas: pd.DataFrame, invariants: pd.DataFrame
-) -> Iterator[tuple[str, Spine, dict[str, dict[str, LevelUnits]]]]:
-    """Build the spine of every universe, and locate the units of its invariants on it.
+) -> Iterator[tuple[str, Spine]]:
+    """Build the spine of every universe, and check that it can hold the universe's invariants.
 
     `areas` and `invariants` are the frames of `ingest.public_tables`. Raises InputRefused for areas
     that make no spine, or one that cannot hold an invariant.
@@ -410,11 +410,8 @@ def checked_spines(
     for universe in settings.run.universes:
         spine = spines_of(settings).spine(universe, (areas, invariants))
         units = units_of_areas(census, spine, areas)
-        yield (
-            universe,
-            spine,
-            resolved_invariants(spine, _with_held_invariants(settings, universe), units),
-        )
+        resolved_invariants(spine, _with_held_invariants(settings, universe), units)
+        yield universe, spine
 
 
 def _with_held_invariants(settings: TopdownSettings, universe: str) -> Universe:
@@ -425,48 +422,6 @@ def _with_held_invariants(settings: TopdownSettings, universe: str) -> Universe:
         return declared
     own = tuple(entry for entry in declared.invariants if entry.geolevel == last)
     return replace(declared, invariants=own)
-
-
-def spending_on_exact_answers(
-    settings: TopdownSettings,
-    universe: str,
-    spine: Spine,
-    resolved: Mapping[str, Mapping[str, LevelUnits]],
-) -> tuple[str, ...]:
-    """A sentence for each geolevel with a query that an invariant answers wherever it is measured.
-
-    Such noisy answers change no estimate, since estimates meet the exact ones. `resolved` has the
-    units of the invariants that are held, as `resolved_invariants` gives them.
-    """
-    if settings.privacy.infinite:
-        return ()
-    schema, budget = settings.schema_of(universe), settings.budget_of(universe)
-    held = [
-        (resolved[invariant.name], marginal_query(schema, invariant.query))
-        for invariant in settings.compiled_census.universes[universe].invariants
-        if invariant.name in resolved
-    ]
-    sentences = []
-    for level in spine.geolevels:
-        is_measured = np.array([share > 0 for share in level.plb_shares])[level.plb_share_code]
-        exact = [
-            query
-            for units, query in held
-            if (units[level.name].kind[is_measured] == WHOLE).all() and is_measured.any()
-        ]
-        spent = {
-            name: share
-            for name, share in budget.query_shares.get(level.name, {}).items()
-            if share and any(query.refines(marginal_query(schema, name)) for query in exact)
-        }
-        if spent:
-            sentences.append(
-                f"{universe}: at {level.name} the answers to {', '.join(spent)} are exact by "
-                f"declaration, so that the {100 * float(sum(spent.values())):.3g} % of the budget "
-                f"there which measures them buys nothing: give it to other queries in "
-                f"budget.{universe}.queries"
-            )
-    return tuple(sentences)
 
 
 def constrain_universe(run: RunDirectory, settings: TopdownSettings, universe: str) -> int:

@@ -26,7 +26,7 @@ from ....geography.levels import Geolevel, Spine, encode_shares, shares_add_to_o
 from ...answers.noisy import DPQUERY_SUFFIX
 from ...census.queries import marginal_query, normalize_query_name
 from ...census.schema import Schema
-from ...noise.draws import Noise
+from ...noise.distributions import Noise
 from ...runs.errors import InputRefused
 from ..measurement.measure import unbalanced_blocks
 from ..settings import TopdownSettings

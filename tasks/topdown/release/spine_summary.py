@@ -410,7 +410,7 @@ def _entities(settings: TopdownSettings, name: str, entities: pd.DataFrame, most
     wide = wide.sort_values(settings.geography.spine, ascending=False, kind="stable")[:most]
     told = index if (entities["name"] != "").any() else ["entity", "blocks"]
     columns = [*told, *spines]
-    headers = {"entity": name, "blocks": f"{settings.area_word}s"} | SPINE_NAMES
+    headers = {"entity": name, "blocks": f"{settings.compiled_census.area_word}s"} | SPINE_NAMES
     rows = tuple(
         tuple(cell if isinstance(cell, str) else int(cell) for cell in row)
         for row in wide[columns].itertuples(index=False, name=None)

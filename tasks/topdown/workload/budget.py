@@ -14,8 +14,7 @@ from fractions import Fraction
 import numpy as np
 
 from ...census.influence import Norms
-from ...noise.distributions import DISCRETE_LAPLACE
-from ...noise.draws import Noise
+from ...noise.distributions import DISCRETE_LAPLACE, Noise
 
 
 @dataclass(frozen=True)
@@ -53,17 +52,13 @@ class Budget:
         shares = self.query_shares.values()
         return tuple(dict.fromkeys(name for asked in shares for name in asked))
 
-    def noise_parameter(self, geounit_share: Fraction, query_share: Fraction) -> Fraction:
-        """sigma^2 of the discrete Gaussian, or the scale of the discrete Laplace.
+    def noise(self, geounit_share: Fraction, query_share: Fraction) -> Noise:
+        """The noise of each answer: its sigma^2, or scale under the discrete Laplace.
 
         Raises ZeroDivisionError for a share of zero: such a query is not measured.
         """
-        scaled = self.total * geounit_share * query_share
-        return 2 / scaled if self.is_pure else 1 / scaled
-
-    def noise(self, geounit_share: Fraction, query_share: Fraction) -> Noise:
-        """The noise of each answer; raises as `noise_parameter`."""
-        return Noise(self.mechanism, self.noise_parameter(geounit_share, query_share))
+        loss = self.spent(geounit_share, query_share)
+        return Noise(self.mechanism, 2 / loss if self.is_pure else 1 / loss)
 
     def noises(
         self, geounit_shares: Sequence[Fraction], code: np.ndarray, query_share: Fraction

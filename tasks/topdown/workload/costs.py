@@ -23,7 +23,8 @@ from ...ledger.accounting import (
     Guarantee,
 )
 from ...ledger.plan import REPORT_DELTA, Measure, UniversePlan
-from ...noise.quantiles import distribution_of, is_too_wide
+from ...noise.distributions import distribution_of
+from ...noise.quantiles import is_too_wide
 from ...products.budget import Cost, ExactEpsilons
 from ..settings import TopdownSettings
 from .budget import Budget

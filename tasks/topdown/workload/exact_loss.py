@@ -35,7 +35,7 @@ from ...ledger.exact_curve import (
     round_up,
 )
 from ...ledger.loss_laws import ChangedCount
-from ...noise.quantiles import distribution_of
+from ...noise.distributions import distribution_of
 from ...products.budget import ExactEpsilons
 from ...runs.errors import InputRefused
 from .budget import Budget

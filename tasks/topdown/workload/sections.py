@@ -431,23 +431,13 @@ class TopdownSections(ProductSettings):
         return follow or self.geography.spine == DHC
 
     @property
-    def area_word(self) -> str:
-        """The word for an area of the last geolevel in sentences."""
-        return self.compiled_census.area_word
-
-    @property
-    def last_geolevel(self) -> str:
-        """The name of the last geolevel in tables: `block`, or as the census declares it."""
-        return self.compiled_census.last_geolevel
-
-    @property
     def written(self) -> TextFormat:
         """The text format of files other than input, such as lists of areas."""
         return TextFormat() if isinstance(self.census, str) else format_of_others(self.census)
 
     def in_words(self, estimator: str) -> str:
         """The name of an estimator on pages."""
-        return estimator.replace("_", " ").replace("block", self.area_word)
+        return estimator.replace("_", " ").replace("block", self.compiled_census.area_word)
 
     @property
     def draws_noise(self) -> bool:

@@ -14,8 +14,8 @@ from ....validation.rules import Rule
 from ...ledger.charging import random_choice_source
 from ...ledger.identity import store_identity
 from ...ledger.recognition import (
+    ColumnDigests,
     InputDigest,
-    PeopleDigests,
     RecordColumn,
     input_digest,
     people_digests,
@@ -125,13 +125,13 @@ def input_digests(tree: Tree, leaves: NodeCounts, key: bytes) -> dict[str, Input
     whole = unnamed_digest("trips", list(columns.values()), leaves.counts, key)
     digest = InputDigest(whole, (named.whole,))
     for number in range(len(positions)):
-        digest = digest.recognised_by(_people(tree, positions, leaves.counts, number, key))
+        digest = digest.recognised_by(_people(tree, positions, leaves.counts, number, key), key)
     return {"trips": digest}
 
 
 def _people(
     tree: Tree, positions: Sequence[np.ndarray], counts: np.ndarray, number: int, key: bytes
-) -> PeopleDigests:
+) -> list[ColumnDigests]:
     """Digests of the trips by area of one dimension: where they are in the others, and how many
     there are in each leaf.
     """

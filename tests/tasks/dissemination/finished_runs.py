@@ -9,7 +9,7 @@ from typing import Any
 
 from spineflow.tasks.ledger.accounting import ZCDP, Guarantee
 from spineflow.tasks.ledger.plan import Measure, UniversePlan
-from spineflow.tasks.noise.draws import Noise
+from spineflow.tasks.noise.distributions import Noise
 from spineflow.tasks.products.plan import ExactFact, Plan, write_plan
 from spineflow.tasks.products.statement import Statement
 from spineflow.tasks.runs.directory import RunDirectory

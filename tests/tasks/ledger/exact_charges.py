@@ -15,7 +15,7 @@ from spineflow.tasks.ledger.caps import Caps, EpsilonCap, set_caps
 from spineflow.tasks.ledger.exact_curve import PrivacyCurve
 from spineflow.tasks.ledger.plan import REPORT_DELTA, UniversePlan
 from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.noise.quantiles import distribution_of
+from spineflow.tasks.noise.distributions import distribution_of
 from spineflow.tasks.runs.errors import BudgetRefused
 
 

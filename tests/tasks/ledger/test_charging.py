@@ -22,8 +22,7 @@ from spineflow.tasks.ledger.charging import (
 from spineflow.tasks.ledger.plan import Measure, UniversePlan
 from spineflow.tasks.ledger.recognition import InputDigest
 from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.noise.distributions import DISCRETE_GAUSSIAN
-from spineflow.tasks.noise.draws import Noise
+from spineflow.tasks.noise.distributions import DISCRETE_GAUSSIAN, Noise
 from spineflow.tasks.runs import directory
 from spineflow.tasks.runs import files as files_of_runs
 from spineflow.tasks.runs.directory import (

@@ -17,8 +17,7 @@ from spineflow.tasks.ledger.claims import (
 )
 from spineflow.tasks.ledger.plan import Measure, UniversePlan
 from spineflow.tasks.ledger.store import Ledger, open_ledger, reading
-from spineflow.tasks.noise.distributions import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
-from spineflow.tasks.noise.draws import Noise
+from spineflow.tasks.noise.distributions import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, Noise
 from spineflow.tasks.runs.errors import BudgetRefused
 
 from tests.tasks.ledger.charged_runs import charge_run

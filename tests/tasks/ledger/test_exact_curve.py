@@ -252,7 +252,7 @@ def preset_counts(preset: str) -> dict[str, dict[ChangedCount, int]]:
         budget, counts = loaded.budget_of(universe), found.setdefault(universe, {})
         for geolevel, shares in budget.query_shares.items():
             for share in shares.values():
-                variance = budget.noise_parameter(budget.geolevel_shares[geolevel], share)
+                variance = budget.noise(budget.geolevel_shares[geolevel], share).parameter
                 counts[gaussian(variance)] = counts.get(gaussian(variance), 0) + 2
         assert PrivacyCurve(counts).rho == budget.total
     return found

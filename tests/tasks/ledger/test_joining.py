@@ -18,7 +18,7 @@ from spineflow.tasks.ledger.joining import join
 from spineflow.tasks.ledger.plan import Measure
 from spineflow.tasks.ledger.recognition import InputDigest
 from spineflow.tasks.ledger.store import add_keys, ledger_at, open_ledger, read_key
-from spineflow.tasks.noise.draws import Noise
+from spineflow.tasks.noise.distributions import Noise
 from spineflow.tasks.runs.errors import BudgetRefused, InputRefused
 
 from tests.tasks.ledger.charged_runs import charge_run, draw

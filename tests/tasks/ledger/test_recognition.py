@@ -57,7 +57,7 @@ class People:
             values = [str(value) for value in range(sizes[name])]
             found.append(RecordColumn(sparse.csr_array(counts), values))
         of_people = people_digests(found, [self.district[there]] if levels else [], key)
-        return InputDigest(uuid4().hex).recognised_by(of_people)
+        return InputDigest(uuid4().hex).recognised_by(of_people, key)
 
 
 def charged(ledger: Ledger, dataset: str, people: InputDigest) -> None:
@@ -127,9 +127,8 @@ def test_empty_and_ordinary_areas_recognise_nobody() -> None:
     nobody = RecordColumn(sparse.csr_array((5, 3), dtype=np.int64), ["a", "b", "c"])
     alone = RecordColumn(sparse.csr_array(np.eye(5, 3, dtype=np.int64)), ["a", "b", "c"])
     for column in (nobody, alone):
-        found = people_digests([column], [np.zeros(5, dtype=np.int64)], KEY)
-        assert not found.strong
-        assert not found.weak
+        ((strong, weak, _),) = people_digests([column], [np.zeros(5, dtype=np.int64)], KEY)
+        assert not strong and not weak
 
 
 def test_without_the_key_nobody_is_recognised() -> None:

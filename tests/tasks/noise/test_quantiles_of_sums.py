@@ -13,19 +13,18 @@ from spineflow.tasks.noise.distributions import (
     DISCRETE_GAUSSIAN,
     DISCRETE_LAPLACE,
     IntegerDistribution,
+    Noise,
+    distribution_of,
 )
-from spineflow.tasks.noise.draws import Noise
 from spineflow.tasks.noise.quantiles import (
     COVERAGE,
     ERROR,
     _exponent,
-    coverage_of_sum,
-    distribution_of,
     loss_for_margin,
     margin,
-    margin_of_cut_sum,
     margin_of_sum,
     positive_parts,
+    probabilities_of_sum,
 )
 
 NINETY_FIVE = Fraction(95, 100)
@@ -62,7 +61,7 @@ distributions = st.builds(
 @settings(max_examples=40, deadline=None)
 @given(distributions, st.integers(1, 8), st.integers(0, 90))
 def test_probability_is_that_of_the_convolution(distribution, n: int, m: int) -> None:
-    assert coverage_of_sum(distribution, n, m) == pytest.approx(
+    assert covered(probabilities_of_sum(distribution, n), m) == pytest.approx(
         covered(of_sum(distribution, n), m), abs=ERROR
     )
 
@@ -70,7 +69,7 @@ def test_probability_is_that_of_the_convolution(distribution, n: int, m: int) ->
 @settings(max_examples=40, deadline=None)
 @given(distributions, st.integers(2, 8), st.sampled_from(["0.5", "0.9", "0.95", "0.999"]))
 def test_margin_is_the_smallest_that_covers(distribution, n: int, coverage: str) -> None:
-    found = margin_of_sum(distribution, n, Fraction(coverage))
+    found = margin_of_sum(((distribution, n),), Fraction(coverage))
     total = of_sum(distribution, n)
     assert covered(total, found) >= float(coverage)
     if found:
@@ -81,15 +80,19 @@ def test_margin_is_the_smallest_that_covers(distribution, n: int, coverage: str)
 @given(distributions)
 def test_a_single_draw_has_the_exact_margin(distribution) -> None:
     exact = margin(distribution, NINETY_FIVE)
-    assert margin_of_sum(distribution, 1, NINETY_FIVE) == exact
-    assert coverage_of_sum(distribution, 1, exact) >= 0.95 - ERROR
-    assert exact == 0 or coverage_of_sum(distribution, 1, exact - 1) < 0.95 + ERROR
+    single = ((distribution, 1),)
+    assert margin_of_sum(single, NINETY_FIVE) == exact
+    assert margin_of_sum(single, NINETY_FIVE, are_cut=True) == exact
+    of_one = probabilities_of_sum(distribution, 1)
+    assert covered(of_one, exact) >= 0.95 - ERROR
+    assert exact == 0 or covered(of_one, exact - 1) < 0.95 + ERROR
 
 
 @pytest.mark.parametrize("n", [8, 18, 46])
 def test_sums_of_wide_gaussians_are_nearly_normal(n: int) -> None:
     sigma = 1000
-    found = margin_of_sum(IntegerDistribution(Fraction(1, 2 * sigma**2), 2), n, NINETY_FIVE)
+    noise = IntegerDistribution(Fraction(1, 2 * sigma**2), 2)
+    found = margin_of_sum(((noise, n),), NINETY_FIVE)
     assert found == pytest.approx(1.959964 * sigma * math.sqrt(n), abs=1)
 
 
@@ -124,15 +127,16 @@ def test_sums_of_cut_counts_are_within_their_margin(distribution, true, coverage
         released = np.zeros(count + middle + 1)
         np.add.at(released, np.maximum(0, count + np.arange(-middle, middle + 1)), one)
         total = np.convolve(total, released)
-    m = margin_of_cut_sum(distribution, len(true), Fraction(coverage))
+    parts = ((distribution, len(true)),)
+    m = margin_of_sum(parts, Fraction(coverage), are_cut=True)
     whole = sum(true)
     assert total[max(0, whole - m) : whole + m + 1].sum() >= float(coverage) - 1e-9
-    assert m >= margin_of_sum(distribution, len(true), Fraction(coverage))
+    assert m >= margin_of_sum(parts, Fraction(coverage))
 
 
 def test_no_draws_are_refused() -> None:
     with pytest.raises(ValueError, match="a sum of 0 draws"):
-        margin_of_sum(IntegerDistribution(Fraction(1), 2), 0, NINETY_FIVE)
+        margin_of_sum(((IntegerDistribution(Fraction(1), 2), 0),), NINETY_FIVE)
 
 
 @pytest.mark.parametrize("mechanism", [DISCRETE_GAUSSIAN, DISCRETE_LAPLACE])

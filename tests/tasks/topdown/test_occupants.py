@@ -207,7 +207,7 @@ def test_what_a_test_can_tell_is_of_all_that_a_person_changes(tmp_path: Path) ->
         for geolevel, share in budget.geolevel_shares.items():
             for query_share in budget.query_shares[geolevel].values():
                 x = np.arange(-300, 301)
-                sigma_squared = float(budget.noise_parameter(share, query_share))
+                sigma_squared = float(budget.noise(share, query_share).parameter)
                 masses = np.exp(-(x**2) / (2 * sigma_squared))
                 for _ in range(2):
                     noise = rng.choice(x, size=draws, p=masses / masses.sum())

@@ -11,7 +11,7 @@ import pytest
 from spineflow.flows.ledger import WrittenCaps, init_ledger, join
 from spineflow.tasks.ledger.caps import summary
 from spineflow.tasks.ledger.charging import warnings_of
-from spineflow.tasks.ledger.identity import forget_ledger, list_file, listed_ledgers
+from spineflow.tasks.ledger.identity import list_file, list_ledger, listed_ledgers
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.errors import BudgetRefused
@@ -155,7 +155,7 @@ def test_ledgers_that_cannot_be_asked_are_told_of(tmp_path: Path) -> None:
     (told,) = warnings_of(other.settings)
     assert f"the ledger {known.ledger} of this machine's list is missing or cannot be used" in told
     other.charged()
-    forget_ledger(known.ledger)
+    list_ledger(known.ledger, is_listed=False)
     assert warnings_of(other.settings) == []
 
 

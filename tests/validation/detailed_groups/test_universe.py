@@ -22,7 +22,7 @@ from spineflow.tasks.noise.distributions import (
     IntegerDistribution,
 )
 from spineflow.tasks.noise.distributions import noise_variance as exact_variance
-from spineflow.tasks.noise.quantiles import inverse_cdf, margin_of_cut_sum, margin_of_sum
+from spineflow.tasks.noise.quantiles import inverse_cdf, margin_of_sum
 from spineflow.validation.detailed_groups.group_counts import margins_of_sum, threshold_of
 from spineflow.validation.detailed_groups.tables import PERSONS, TENURES, TYPES
 from spineflow.validation.detailed_groups.universe import (
@@ -138,9 +138,9 @@ def test_noise_agrees_with_the_exact_one(power: int, rate, chance: str, n: int) 
     assert noise.variance == pytest.approx(variance, rel=1e-11)
     coverage = Fraction(19, 20)
     least, largest = margins_of_sum(noise, n, coverage)
-    assert least <= margin_of_sum(exact, n, coverage) <= largest
+    assert least <= margin_of_sum(((exact, n),), coverage) <= largest
     least, largest = margins_of_sum(noise, n, coverage, is_cut=True)
-    assert least <= margin_of_cut_sum(exact, n, coverage) <= largest
+    assert least <= margin_of_sum(((exact, n),), coverage, are_cut=True) <= largest
 
 
 def test_no_noise() -> None:

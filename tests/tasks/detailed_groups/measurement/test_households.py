@@ -24,8 +24,8 @@ from spineflow.tasks.detailed_groups.workload.tabulations import (
     N_FINEST,
     NOT_MEASURED,
 )
+from spineflow.tasks.ledger.claims import UnchargedNoise
 from spineflow.tasks.noise.distributions import SeededRandom
-from spineflow.tasks.noise.draws import UnchargedNoise
 
 CODES = ("1000", "1001", "1002", "1003", "9000", "9001")
 ITERATIONS = (

@@ -18,8 +18,8 @@ from spineflow.tasks.detailed_groups.measurement import (
 from spineflow.tasks.detailed_groups.workload.budgets import LevelBudget, LevelNoise, level_noise
 from spineflow.tasks.detailed_groups.workload.parameters import NEVER
 from spineflow.tasks.detailed_groups.workload.tabulations import N_CELLS, SEX_BY_AGE, cells_of_table
+from spineflow.tasks.ledger.claims import UnchargedNoise
 from spineflow.tasks.noise.distributions import SeededRandom
-from spineflow.tasks.noise.draws import UnchargedNoise
 
 STABILITY = 9
 GAMMA = Fraction(1, 10)

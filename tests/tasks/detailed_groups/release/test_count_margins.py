@@ -17,7 +17,7 @@ from spineflow.tasks.detailed_groups.release.tables import write_run_release
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.detailed_groups.workload.budgets import level_budgets
 from spineflow.tasks.noise.distributions import IntegerDistribution
-from spineflow.tasks.noise.quantiles import coverage_of_sum
+from spineflow.tasks.noise.quantiles import probabilities_of_sum
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import frozen_settings
 
@@ -81,6 +81,12 @@ def test_cut_counts_are_within_their_margins(measured_groups, tmp_path: Path) ->
         assert (away <= both["margin_if_cut"])[kind].mean() > 0.9 - allowed
 
 
+def _covered(noise: IntegerDistribution, n: int, m: int) -> float:
+    of_sum = probabilities_of_sum(noise, n)
+    middle = len(of_sum) // 2
+    return float(of_sum[max(0, middle - m) : middle + m + 1].sum())
+
+
 def test_errors_are_within_the_margins_as_often_as_they_say(
     noisy, measured_groups, tmp_path: Path
 ) -> None:
@@ -108,9 +114,9 @@ def test_errors_are_within_the_margins_as_often_as_they_say(
             n = N_CELLS[own_table] if name == "sums" else 1
             one = levels[region_type, level].second_stage
             m = int(members["margin"].iloc[0])
-            due += len(members) * coverage_of_sum(one, n, m)
+            due += len(members) * _covered(one, n, m)
             wider = IntegerDistribution(one.c / Fraction(121, 100), one.power)
-            other += len(members) * coverage_of_sum(wider, n, m)
+            other += len(members) * _covered(wider, n, m)
         allowed = 4.5 * math.sqrt(0.1 * 0.9 * len(own))
         assert abs(within - due) < allowed
         if name == "cells":

@@ -161,7 +161,7 @@ def test_variance_of_a_sum_and_tables(tmp_path: Path) -> None:
         assert row["variance"] == cells * noise
         level = row["region_type"], row["iteration_level"]
         assert row["margin"] == margin_of_sum(
-            NOISE.levels[level].second_stage, cells, NOISE.coverage
+            ((NOISE.levels[level].second_stage, cells),), NOISE.coverage
         )
         assert row["table"] == ("T01001" if row["sex"] == "total" else "T02003")
 

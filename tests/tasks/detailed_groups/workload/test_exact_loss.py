@@ -29,7 +29,7 @@ from spineflow.tasks.ledger.accounting import epsilon_tight
 from spineflow.tasks.ledger.loss_laws import ChangedCount
 from spineflow.tasks.ledger.plan import Measure
 from spineflow.tasks.ledger.spending import SpentDraw
-from spineflow.tasks.noise.quantiles import distribution_of
+from spineflow.tasks.noise.distributions import distribution_of
 
 from tests.tasks.detailed_groups.workload.test_loss_of_neighbours import (
     LEVELS,

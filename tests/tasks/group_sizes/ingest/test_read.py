@@ -276,4 +276,4 @@ def test_what_a_record_counts_for_is_recognised_alone(tmp_path: Path) -> None:
     counts = pd.crosstab(records["region"], records["quantity"]).to_numpy()
     column = RecordColumn(sparse.csr_array(counts), [str(n) for n in range(1, 5)])
     asked = people_digests([column], [np.zeros(50, dtype=np.int64)], b"key")
-    assert recognises(known, InputDigest("another").recognised_by(asked))
+    assert recognises(known, InputDigest("another").recognised_by(asked, b"key"))

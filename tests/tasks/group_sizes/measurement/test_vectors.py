@@ -13,8 +13,8 @@ from spineflow.tasks.group_sizes.plan import (
     CUMULATIVE_GROUP_SIZES,
     GROUP_SIZES,
 )
-from spineflow.tasks.noise.distributions import DISCRETE_LAPLACE, SeededRandom
-from spineflow.tasks.noise.draws import Noise, UnchargedNoise
+from spineflow.tasks.ledger.claims import UnchargedNoise
+from spineflow.tasks.noise.distributions import DISCRETE_LAPLACE, Noise, SeededRandom
 from spineflow.tasks.products.measurement import with_noise
 
 COUNTS = np.array([[1, 2, 0], [4, 0, 3]])

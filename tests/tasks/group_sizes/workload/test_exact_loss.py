@@ -15,7 +15,7 @@ from spineflow.tasks.group_sizes.measurement import exact_curve
 from spineflow.tasks.group_sizes.plan import VECTOR_OF, Plan
 from spineflow.tasks.ledger.accounting import epsilon_tight
 from spineflow.tasks.ledger.spending import SpentDraw
-from spineflow.tasks.noise.quantiles import distribution_of
+from spineflow.tasks.noise.distributions import distribution_of
 
 from tests.tasks.group_sizes.plans import make_plan
 from tests.tasks.group_sizes.workload.test_mechanisms import (

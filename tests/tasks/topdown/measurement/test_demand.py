@@ -24,7 +24,7 @@ from spineflow.tasks.answers.noisy import (
 from spineflow.tasks.census.cef_2020 import PERSONS
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.noise.draws import Noise
+from spineflow.tasks.noise.distributions import Noise
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.stamps import write_parquet_once

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.products.product import PRESETS
-from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.topdown.ingest.generate import generate_county
-from spineflow.tasks.topdown.ingest.ingest import public_geography
-from spineflow.tasks.topdown.product import redundant_spending
-from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine import files
-from spineflow.tasks.topdown.spine.build import on_aian_spine, spines_of
+from spineflow.tasks.topdown.spine.build import on_aian_spine
 from spineflow.tasks.topdown.spine.files import VALUES_PER_SHARD, values_per_shard
 from spineflow.tasks.topdown.workload.budget import Budget
 
@@ -84,36 +77,6 @@ def test_shards_of_many_cells_are_smaller_unless_answers_are_drawn_on_demand(
     cut = files.cut_spine(Families([2, 2, 2]), schema, budget, on_demand=on_demand)
     of_tracts = [(one.start, one.stop) for one in cut if one.geolevel == "Tract"]
     assert of_tracts == ([(0, 6)] if on_demand else [(0, 2), (2, 4), (4, 6)])
-
-
-@pytest.fixture(scope="module")
-def county(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("county")
-    generate_county(folder, persons=2_000)
-    (folder / "settings.toml").write_text(
-        'preset = "pl94_2020_us"\n[input]\npersons = "persons.parquet"\nunits = "units.parquet"\n'
-        'geography = "grfc.txt"\n[privacy]\ndataset = "d"\n'
-        '[geography]\nspine = "conventional"\nbypass = false\n[run]\nuniverses = ["persons"]\n'
-    )
-    return folder / "settings.toml"
-
-
-def settings_of(file: Path, *overrides: str) -> TopdownSettings:
-    return load_settings(TopdownSettings, file, presets=PRESETS, overrides=overrides)
-
-
-def test_a_state_that_is_one_county_is_measured_in_vain(county: Path) -> None:
-    settings = settings_of(county)
-    spine = spines_of(settings).spine("persons", public_geography(settings))
-    first, second, *_ = redundant_spending(settings, "persons", spine)
-    budget = settings.budget_of("persons")
-    for sentence, geolevel, above in ((first, "State", "US"), (second, "County", "State")):
-        cost = float(budget.total * budget.geolevel_shares[geolevel])
-        assert f"persons: 1 of 1 geounits of {geolevel} are the only one in theirs of {above}" in (
-            sentence
-        )
-        assert f"for rho {cost:.4g} each" in sentence
-        assert "geography.bypass = true" in sentence
 
 
 def budget(mechanism: str, geolevels: dict[str, str], queries: dict[str, str]) -> Budget:

@@ -21,9 +21,14 @@ from scipy.stats import beta
 from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.noise.distributions import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, SeededRandom
-from spineflow.tasks.noise.draws import Noise, UnchargedNoise
-from spineflow.tasks.noise.quantiles import distribution_of
+from spineflow.tasks.ledger.claims import UnchargedNoise
+from spineflow.tasks.noise.distributions import (
+    DISCRETE_GAUSSIAN,
+    DISCRETE_LAPLACE,
+    Noise,
+    SeededRandom,
+    distribution_of,
+)
 from spineflow.tasks.topdown.measurement.measure import (
     ConfidentialShard,
     noisy_answers,
@@ -121,7 +126,7 @@ class Neighbours:
         """The noise that is promised in every geounit's answers to a query."""
         own = self.budget.query_shares[geolevel][query]
         return [
-            Noise(self.budget.mechanism, self.budget.noise_parameter(share, own)) if share else None
+            Noise(self.budget.mechanism, self.budget.noise(share, own).parameter) if share else None
             for share in shares
         ]
 

@@ -125,6 +125,6 @@ def test_margins_are_the_first_that_cover(mechanism: str, total: str) -> None:
         for share in queries.values():
             shares = (budget.geolevel_shares[geolevel], share)
             found = margin_of(Measure("", budget.noise(*shares)))
-            parameter = budget.noise_parameter(*shares)
+            parameter = budget.noise(*shares).parameter
             assert coverage(budget, parameter, found) >= 0.95
             assert found == 0 or coverage(budget, parameter, found - 1) < 0.95

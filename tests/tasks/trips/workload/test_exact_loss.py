@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.tasks.ledger.accounting import epsilon_tight
 from spineflow.tasks.ledger.spending import SpentDraw
-from spineflow.tasks.noise.quantiles import distribution_of
+from spineflow.tasks.noise.distributions import distribution_of
 from spineflow.tasks.trips.charge import curve_of_change, exact_curve
 from spineflow.tasks.trips.plan import Plan, make_plan
 from spineflow.tasks.trips.settings import TripsSettings

@@ -8,9 +8,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from spineflow.tasks.ledger.claims import UnchargedNoise
 from spineflow.tasks.ledger.plan import Measure
-from spineflow.tasks.noise.distributions import DISCRETE_LAPLACE, SeededRandom
-from spineflow.tasks.noise.draws import Noise, UnchargedNoise
+from spineflow.tasks.noise.distributions import DISCRETE_LAPLACE, Noise, SeededRandom
 from spineflow.tasks.trips.measurement import listed_leaves
 from spineflow.tasks.trips.plan import Plan, StabilityHistogram, listing_bound, stability_histogram
 from spineflow.tasks.trips.settings import STABILITY_HISTOGRAM, Contribution

@@ -81,7 +81,7 @@ def dense_covariance(spine, schema, budget, possible, exact_rows) -> np.ndarray:
                     matrix = marginal_query(schema, name).matrix.toarray()
                     rows = np.kron((ancestor == geounit).astype(float), matrix)
                     variance = noise_variance(
-                        budget.mechanism, budget.noise_parameter(share, query_share)
+                        budget.mechanism, budget.noise(share, query_share).parameter
                     )
                     information += rows.T @ rows / variance
     free = np.eye(n_blocks * n_cells)[:, possible.ravel()]
