@@ -18,11 +18,11 @@ from __future__ import annotations
 from itertools import chain
 
 from ..tasks.runs.directory import RunDirectory
-from ..tasks.topdown.ingest.shares import n_shares
 from ..tasks.topdown.ingest.steps import (
     check_records,
     count_records,
     ingest,
+    n_shares,
     read_referred,
     recognise_people,
 )

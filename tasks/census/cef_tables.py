@@ -135,24 +135,18 @@ def load_geography(
 
     texts = {name: column.to_arrow() for name, column in table.columns.items()}
     del table
-    geocode, is_whole = _geocodes([texts.pop(name) for name in GEOCODE_FIELDS])
-    order = pc.sort_indices(geocode)
-    geocode = geocode.take(order)
-    is_as_before = pc.equal(geocode[1:], geocode[:-1]).to_numpy(zero_copy_only=False)
-    is_repeated = np.zeros(len(geocode), dtype=bool)
-    rows = order.to_numpy().astype(np.int64)
-    is_repeated[rows[1:]] = is_as_before
-    is_repeated[rows[:-1]] |= is_as_before
-    evidence.add_masks("cross_table", "repeated_block", is_repeated & is_whole, n_rows)
+    parts = [texts.pop(name) for name in GEOCODE_FIELDS]
+    # Null where a part is blank.
+    geocode = pc.binary_join_element_wise(*parts, pa.scalar("", pa.large_string()))
+    codes = geocode.dictionary_encode().indices.fill_null(-1).to_numpy()
+    is_repeated = (codes >= 0) & (np.bincount(codes + 1)[codes + 1] > 1)
+    evidence.add_masks("cross_table", "repeated_block", is_repeated, n_rows)
 
-    rank = np.empty_like(rows)
-    rank[rows] = np.arange(len(rows))
-    texts.pop("block_geocode", None)
-    columns_of_frame = {"block_geocode": geocode}
-    columns_of_frame |= {name: column.take(order) for name, column in texts.items()}
-    frame = pd.DataFrame(
-        {name: pd.array(column, dtype="str") for name, column in columns_of_frame.items()}
-    )
+    columns = {**texts, "block_geocode": geocode.fill_null("")}
+    order = pc.sort_indices(columns["block_geocode"])
+    rank = np.argsort(order.to_numpy().astype(np.int64))
+    names = dict.fromkeys(("block_geocode", *columns))
+    frame = pd.DataFrame({n: pd.array(columns[n].take(order), dtype="str") for n in names})
     return frame, JoinedTable(index, rank, {}, n_rows)
 
 
@@ -162,15 +156,6 @@ def read_blocks(path: str) -> pd.DataFrame:
     Raises UnreadableInput.
     """
     return load_geography(input_files("geography", path), ValueTally())[0]
-
-
-def _geocodes(parts: Sequence[pa.Array]) -> tuple[pa.Array, np.ndarray]:
-    """The joined texts of geocodes, and the mask of geocodes without a blank part."""
-    is_whole = np.ones(len(parts[0]), dtype=bool)
-    for part in parts:
-        is_whole &= part.is_valid().to_numpy(zero_copy_only=False)
-    filled = [pc.fill_null(part, "") for part in parts]
-    return pc.binary_join_element_wise(*filled, pa.scalar("", pa.large_string())), is_whole
 
 
 def load_units(
@@ -214,8 +199,8 @@ def recognised_columns(
     all_units, homes = (
         RawColumns(names, n_blocks) for names in (tuple(columns), (f"{_PREFIX}VACS",))
     )
-    all_units.add_rows(columns, units.area)
-    homes.add_rows(columns, units.area, unit_codes(units, slice(None)).is_housing_unit)
+    all_units.add(columns, units.area)
+    homes.add(columns, units.area, unit_codes(units, slice(None)).is_housing_unit)
     return [*all_units.columns(), *homes.columns()]
 
 

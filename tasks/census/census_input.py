@@ -118,25 +118,20 @@ class ReferredTables:
     ways: Mapping[str, AreaLookup]
 
 
-Read = Callable[[ValueTally], ReferredTables]
-"""Gives the tables to which records refer, and adds their evidence; raises UnreadableInput."""
-
-Count = Callable[[str, RecordCounter, Sequence[InputFile], ValueTally], None]
-"""Adds the records of a universe to their counter; raises UnreadableInput."""
+Counted = tuple[ReferredTables, Mapping[str, RecordCounter]]
+"""The tables to which records refer, and the counters of all records, by universe."""
 
 
 @dataclass(frozen=True, eq=False)
 class CensusTables:
     """The tables of a census, read as it declares; those to which records refer come first.
 
-    `ahead` is called with the result of a check while that is judged. Columns that are not
-    recognised have no raw columns.
+    Columns that are not recognised have no raw columns.
     """
 
     census: Census
     schemas: Mapping[str, Schema]
     files: Mapping[str, tuple[InputFile, ...]]
-    ahead: Callable[[CensusInput], object] | None = None
     is_recognised: bool = True
 
     @classmethod
@@ -183,33 +178,34 @@ class CensusTables:
         return tuple(dict.fromkeys(found))
 
     def check(
-        self, read: Read | None = None, count: Count | None = None
+        self, count: Callable[[ValueTally], Counted] | None = None
     ) -> InputCheck[CensusInput]:
         """Read the tables, evaluate every rule and count all records.
 
         The rules are counted by vectorised code and, as a public pass or fail, evaluated by Great
         Expectations; the input is accepted only if both find nothing. The division of a table's
         rows into files affects only the file that a finding names. Large arrays go to temporary
-        files (`columns.temporary_files_in`), which hold confidential rows. `read` and `count` give
-        what other tasks have read of the tables; see `shares`.
+        files (`columns.temporary_files_in`), which hold confidential rows. `count` gives the counts
+        of tables that other tasks have read, and adds their evidence; see `shares`.
         """
-        evidence, counted = ValueTally(), dict[str, RecordCounter]()
+        evidence = ValueTally()
         try:
-            before = self.read_before(evidence) if read is None else read(evidence)
-            for name in self.records:
-                counter, files = self.counter(before, name, evidence)
-                counting = count_files if count is None else partial(count, name)
-                counting(counter, files, evidence)
-                counted[name] = counter
+            before, counted = (count or self.count)(evidence)
         except UnreadableInput as error:
             earlier = takewhile(error.table.__ne__, self.tables)
             outcomes = (*(readable(name, True) for name in earlier), readable(error.table, False))
             return InputCheck(outcomes, (error.finding,), None, evidence.files.names)
         rules = self.rules(before, counted, evidence)
         read_all = [readable(name, True) for name in self.tables]
-        return evidence.checked(
-            rules, self.files, read_all, lambda: self.result(before, counted), self.ahead
-        )
+        return evidence.checked(rules, self.files, read_all, lambda: self.result(before, counted))
+
+    def count(self, evidence: ValueTally) -> Counted:
+        """Read the tables to which records refer, and count all records; raises UnreadableInput."""
+        before, counted = self.read_before(evidence), dict[str, RecordCounter]()
+        for name in self.records:
+            counted[name], files = self.counter(before, name, evidence)
+            count_files(counted[name], files, evidence)
+        return before, counted
 
     def public_tables(self, *, with_counts: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Return the areas and the public facts about each; records are read only for universes

@@ -49,7 +49,7 @@ def read_columns(
     """
     raw = RawColumns(names, n_areas)
     for _, batch, columns in read_coded(files, names, place.keys):
-        raw.add_rows(columns, place.of(batch, {}).area)
+        raw.add(columns, place.of(batch, {}).area)
     return raw.columns()
 
 
@@ -73,16 +73,21 @@ class RawColumns:
         self._sums = {name: HistogramSum(n_areas, MOST_VALUES) for name in names}
         self._positions: dict[str, dict[str, int]] = {name: {} for name in names}
 
-    def add(self, columns: Mapping[str, CodedColumn], area: np.ndarray, count: np.ndarray) -> None:
-        """Add some of the columns of a batch, by the areas and numbers `(n_rows,)` of its records;
-        those without either count nothing.
+    def add(
+        self, columns: Mapping[str, CodedColumn], area: np.ndarray, count: np.ndarray | None = None
+    ) -> None:
+        """Add rows of a table, by their areas `(n_rows,)` and how many records each represents
+        `(n_rows,)`, by default one; rows without either count nothing.
         """
-        rows = np.flatnonzero((area >= 0) & (count > 0))
-        for name in [own for own in self._positions if own in columns]:
-            column = columns[name]
-            of_value = self.numbers(name, [raw_value(value) for value in column.values])
-            if of_value is not None:
-                self._sums[name].add(area[rows], of_value[column.codes[rows]], count[rows])
+        for start in range(0, len(area), _ROWS_AT_ONCE):
+            part = slice(start, start + _ROWS_AT_ONCE)
+            number = np.ones(len(area[part]), np.int8) if count is None else count[part]
+            rows = np.flatnonzero((area[part] >= 0) & (number > 0))
+            for name in [own for own in self._positions if own in columns]:
+                of_value = self.numbers(name, [raw_value(text) for text in columns[name].values])
+                if of_value is not None:
+                    codes = columns[name].codes[part][rows]
+                    self._sums[name].add(area[part][rows], of_value[codes], number[rows])
 
     def add_columns(self, columns: Mapping[str, RecordColumn]) -> None:
         """Add columns of other records, by name; a column omitted there is omitted here."""
@@ -105,18 +110,6 @@ class RawColumns:
             del self._positions[name], self._sums[name]
             return None
         return np.array(found, dtype=np.int32)
-
-    def add_rows(
-        self, columns: Mapping[str, CodedColumn], area: np.ndarray, is_in: np.ndarray | None = None
-    ) -> None:
-        """Add rows of a table in areas `(n_rows,)`, a record each, or those in a part of it
-        `(n_rows,)`.
-        """
-        for start in range(0, len(area), _ROWS_AT_ONCE):
-            rows = slice(start, start + _ROWS_AT_ONCE)
-            count = np.ones(len(area[rows]), np.int8) if is_in is None else is_in[rows]
-            own = {name: column.at(rows) for name, column in columns.items()}
-            self.add(own, area[rows], count.astype(np.int8))
 
     def columns(self) -> list[RecordColumn]:
         """Return the columns added so far."""

@@ -125,7 +125,7 @@ def read_members(
     for file, batch, columns in read_coded(persons, OF_MEMBERS, (key,)):
         sums.add(file, batch, columns, (key,))
         row = index.positions(batch[key])
-        raw.add_rows(columns, row)
+        raw.add(columns, row)
         n_apart += int((row < 0).sum())
         inside = (row >= 0) & home[row]
         values = [row, *(whole_numbers(columns[name]) for name in OF_MEMBERS)]
@@ -153,8 +153,8 @@ def household_columns(
         is_household = whole_numbers(columns[SIZE]) > 0
         own = area[first : first + len(is_household)]
         first += len(own)
-        all_units.add_rows(columns, own)
-        households.add_rows(columns, own, is_household)
+        all_units.add(columns, own)
+        households.add(columns, own, is_household)
     return [*all_units.columns(), *households.columns()]
 
 

@@ -95,7 +95,7 @@ class UniverseTables:
             joined = self._joined(depth, place)
             prefix = f"{universe.steps[depth].table}."
             told = {name: own for name, own in joined.columns.items() if name.startswith(prefix)}
-            raw.add_rows(told, joined.area)
+            raw.add(told, joined.area)
             place = ByTable(universe.steps[depth].column, joined)
         occupants = {}
         for name, path in universe.occupant_paths.items():

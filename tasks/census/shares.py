@@ -17,10 +17,10 @@ from ..runs.objects import read_object
 from ..tables.columns import CodedColumn, GrowingArray, KeyColumn, KeyIndex
 from ..tables.findings import FileRead, InputCheck
 from ..tables.readers import refuse_empty
-from ..tables.sources import InputFile, Share
+from ..tables.sources import Share
 from ..tables.value_tallies import FilesRead, ValueTally
 from .areas import AreaIndex, Areas
-from .census_input import CensusInput, CensusTables, ReferredTables
+from .census_input import CensusInput, CensusTables, Counted, ReferredTables
 from .counting import CountedShare, RawColumns, RecordCounter, count_files
 from .histograms import HistogramSum
 from .joins import ByTable, JoinedTable, Occupants, OwnAreas
@@ -79,16 +79,15 @@ def check_shares(
 ) -> InputCheck[CensusInput]:
     """Check an input of which all shares are counted, in the order of their numbers."""
 
-    def read(evidence: ValueTally) -> ReferredTables:
+    def count(evidence: ValueTally) -> Counted:
         evidence.add_shares([referred.evidence])
         evidence.add_shares([share.evidence for share in shares])
-        return referred.tables
+        counted = dict[str, RecordCounter]()
+        for name in tables.records:
+            counted[name], files = tables.counter(referred.tables, name, evidence)
+            for share in shares:
+                counted[name].add_share(share.counted[name])
+            refuse_empty(files, sum(evidence.files.files[file.path].n_rows or 0 for file in files))
+        return referred.tables, counted
 
-    def count(
-        universe: str, counter: RecordCounter, files: Sequence[InputFile], evidence: ValueTally
-    ) -> None:
-        for share in shares:
-            counter.add_share(share.counted[universe])
-        refuse_empty(files, sum(evidence.files.files[file.path].n_rows or 0 for file in files))
-
-    return tables.check(read, count)
+    return tables.check(count)

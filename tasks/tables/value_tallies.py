@@ -251,19 +251,15 @@ class ValueTally:
         files: Mapping[str, Sequence[InputFile]],
         read: Sequence[Outcome],
         build: Callable[[], Accepted | None],
-        ahead: Callable[[Accepted], object] | None = None,
     ) -> InputCheck[Accepted]:
         """The check of tables that have been read, with the outcomes of their reading.
 
         The rules are evaluated in another thread. If no row breaks one by our own count, `build`
-        meanwhile makes the result and `ahead` is called with it, to start long work. The input is
-        accepted only if both find nothing.
+        meanwhile makes the result. The input is accepted only if both find nothing.
         """
         with ThreadPoolExecutor(1) as other:
             judging = other.submit(copy_context().run, self.outcomes, rules)
             result = None if self.findings(rules, files) else build()
-            if result is not None and ahead is not None:
-                ahead(result)
             judged = judging.result()
         findings = self.findings(rules, files, judged)
         accepted = None if findings else result

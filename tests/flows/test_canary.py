@@ -51,7 +51,7 @@ from spineflow.flows import entry, running, stages, topdown_stages
 from spineflow.flows.cli import main
 from spineflow.tasks.runs import steps as frame
 from spineflow.tasks.topdown.checks import pieces
-from spineflow.tasks.topdown.ingest import shares
+from spineflow.tasks.topdown.ingest import steps
 from spineflow.tasks.topdown.spine import files
 
 name, sound, broken, root, quoted = sys.argv[1:]
@@ -97,7 +97,7 @@ def failing_flow(*arguments):
 outcomes["input"] = ended("run", name, broken, "--run-dir", f"{root}-broken")
 # As of a nation: input read, and results checked and compared, in pieces.
 pieces.BLOCKS_PER_PIECE, pieces.MOST_PIECES, files.BLOCKS_PER_TASK = 16, 2, 16
-shares.AREAS_PER_SHARE, shares.MOST_SHARES = 1, 2
+steps.AREAS_PER_SHARE, steps.MOST_SHARES = 1, 2
 topdown_stages.universes_in_pieces = lambda run, settings: dict.fromkeys(settings.run.universes, 1)
 frame.load_run, entry.show_outcome = load_run, failing_flow
 stages.Stages._future_of = failed_before

@@ -20,7 +20,7 @@ from spineflow.flows.cli import main
 from spineflow.flows.demo import GENERATED, _generate, write_demo
 from spineflow.tasks.ledger.caps import summary
 from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.topdown.ingest.generate_grid import generate_grid
+from spineflow.tasks.topdown.ingest.generate import generate_grid
 from spineflow.tasks.trips.ingest.generate import CountrySize
 
 FEW = 800

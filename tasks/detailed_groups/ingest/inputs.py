@@ -174,7 +174,7 @@ class ProductionReader(GroupsReader):
             is_unknown = (number >= 0) & (block < 0)
             evidence.add_mask("cross_table", "person_in_unknown_block", is_unknown)
             person_evidence(columns, self.codes, evidence)
-            self.raw.add_rows(columns, block)
+            self.raw.add(columns, block)
             yield coded_persons(columns, block, self.codes)
 
 
@@ -272,7 +272,7 @@ class CensusReader(GroupsReader):
             ):
                 evidence.add_mask(suite, column, mask, file=file)
             block = np.where(unit < 0, -1, self._block_of_unit[unit])
-            self.raw.add_rows({name: of_all[name] for name in PERSON_COLUMNS}, block)
+            self.raw.add({name: of_all[name] for name in PERSON_COLUMNS}, block)
             rows = block >= 0
             columns = {name: of_all[name].at(rows) for name in PERSON_COLUMNS}
             household = None

@@ -108,7 +108,7 @@ def count_records(
             amounts.append(np.where(blank, 1, _numbers(batch, "quantity")))
             if raw is not None:
                 column = _code_column(batch, "quantity")
-                raw.add_rows({"quantity": column}, places[-1])
+                raw.add({"quantity": column}, places[-1])
         else:
             amounts.append(np.ones(len(places[-1]), dtype=np.int64))
     person, unit = pa.chunked_array(persons), pa.chunked_array(units)

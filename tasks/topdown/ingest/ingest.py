@@ -12,13 +12,11 @@ import pandas as pd
 
 from ....validation.outcome import Outcome
 from ...census.cef_tables import CefTables
-from ...census.census import Census
 from ...census.census_input import CensusInput, CensusTables
 from ...census.histograms import write_histogram
 from ...census.invariants import write_state_totals
 from ...census.members import completed_units
-from ...ledger.identity import Digests, store_identity
-from ...ledger.store import open_ledger
+from ...ledger.identity import store_identity
 from ...runs.directory import RunDirectory
 from ...runs.settings import refuse_large_delta
 from ...runs.stamps import write_frame
@@ -31,28 +29,19 @@ from .earlier import held_answers, write_held
 READERS: Mapping[str, type[CensusTables]] = {"cef": CefTables, "declared": CensusTables}
 """By layout of a census, the reader of its tables."""
 
-Ahead = Callable[[CensusInput], object]
-"""Called with the result of a check during its judgement; it must not keep any of it."""
 
-
-def run_census(settings: TopdownSettings) -> Census:
-    """The census of a run, with the structural zeros that its settings add."""
-    census = settings.compiled_census
+def reading_of(settings: TopdownSettings) -> CensusTables:
+    """The tables of a run, with the structural zeros that its settings add; messages show the names
+    of their files."""
+    declared, paths = settings.compiled_census, settings.input.paths()
     universes = {
         name: replace(universe, zeros=settings.zeros_of(name))
-        for name, universe in census.universes.items()
+        for name, universe in declared.universes.items()
     }
-    return replace(census, universes=universes)
-
-
-def reading_of(settings: TopdownSettings, ahead: Ahead | None = None) -> CensusTables:
-    """The tables of a run; messages show their file names. `ahead` is called with the result of a
-    check during its judgement."""
-    census, paths = run_census(settings), settings.input.paths()
+    census = replace(declared, universes=universes)
     schemas = {name: settings.schema_of(name) for name in settings.run.universes}
     named = [name for name in (*census.formats, *census.optional_tables) if name in paths]
-    tables = READERS[census.layout].of(census, schemas, {name: paths[name] for name in named})
-    return replace(tables, ahead=ahead)
+    return READERS[census.layout].of(census, schemas, {name: paths[name] for name in named})
 
 
 def completed(reading: CensusTables, folder: Path) -> tuple[CensusTables, tuple[Finding, ...]]:
@@ -89,12 +78,10 @@ def completed_file(folder: Path, table: str) -> Path:
     return folder / f"{table}_with_members.parquet"
 
 
-def check_input_of(
-    settings: TopdownSettings, ahead: Ahead | None = None
-) -> InputCheck[CensusInput]:
-    """Read and check the tables that the settings name; see `reading_of`."""
+def check_input_of(settings: TopdownSettings) -> InputCheck[CensusInput]:
+    """Read and check the tables that the settings name."""
     with temporary_folder() as folder:
-        reading, findings = completed(reading_of(settings, ahead), Path(folder))
+        reading, findings = completed(reading_of(settings), Path(folder))
         if findings:
             files = dict.fromkeys(finding.file for finding in findings)
             outcomes = tuple(Outcome("members_tell_their_units", name, False) for name in files)
@@ -137,21 +124,10 @@ def ingest_input(run: RunDirectory, settings: TopdownSettings) -> None:
     rule; its counts are then in `confidential/findings.json`, and for input that is not
     confidential in the message too.
     """
-    own = dict[bytes, Digests]()
-
-    def recognise(counted: CensusInput) -> None:
-        # Input that is refused in the end makes no ledger.
-        if settings.is_private and Path(settings.privacy.ledger).exists():
-            key = open_ledger(Path(settings.privacy.ledger)).key()
-            own[key] = counted.digests(key)
-
     with temporary_files_in(run.confidential):
-        check = check_input_of(settings, recognise)
+        check = check_input_of(settings)
     result = write_accepted(
-        run,
-        settings,
-        check,
-        lambda made: store_identity(run, settings, lambda key: own.get(key) or made.digests(key)),
+        run, settings, check, lambda found: store_identity(run, settings, found.digests)
     )
     write_totals(run, settings, result.totals)
 

@@ -18,10 +18,10 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.tables import columns
-from spineflow.tasks.topdown.ingest import shares
+from spineflow.tasks.topdown.ingest import steps
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 from spineflow.tasks.topdown.ingest.ingest import ingest_input, refuse_large_deltas
-from spineflow.tasks.topdown.ingest.shares import n_shares
+from spineflow.tasks.topdown.ingest.steps import n_shares
 from spineflow.tasks.topdown.settings import TopdownSettings
 
 ACCEPTED = "privacy.large_delta=a person may be published outright"
@@ -92,8 +92,8 @@ def county_in_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for number in range(3):
         rows = frame[part == number]
         rows.to_parquet(tmp_path / "persons" / f"{number}.parquet", index=False)
-    monkeypatch.setattr(shares, "AREAS_PER_SHARE", 1)
-    monkeypatch.setattr(shares, "MOST_SHARES", 3)
+    monkeypatch.setattr(steps, "AREAS_PER_SHARE", 1)
+    monkeypatch.setattr(steps, "MOST_SHARES", 3)
     return tmp_path
 
 
@@ -165,7 +165,7 @@ def test_the_number_of_shares_tells_nothing_of_the_records(
     county_in_files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Threat model: confidential numbers in public counts."""
-    monkeypatch.setattr(shares, "MOST_SHARES", 1000)
+    monkeypatch.setattr(steps, "MOST_SHARES", 1000)
     run, settings = started(county_in_files, "run")
     persons, n = county_in_files / "persons", n_shares(run, settings)
     assert 1 < n < 1000
