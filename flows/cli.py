@@ -334,7 +334,7 @@ def archive(run_directory: RunFolder, directory: Path, /, *, office: Path | None
         office: TOML file with the texts of the office
     """
     from ..tasks.dissemination.crate import write_crate
-    from ..tasks.dissemination.finished import read_office
+    from ..tasks.dissemination.registration import read_office
 
     own, asked, _ = existing_run(run_directory)
     flow = Path(__file__).with_name(f"{asked.settings.PRODUCT.replace('-', '_')}.py")

@@ -29,7 +29,7 @@ from spineflow.tasks.detailed_groups.settings import (
     DetailedGroupsSettings,
     DetailedHouseholdsSettings,
 )
-from spineflow.tasks.dissemination.finished import read_office
+from spineflow.tasks.dissemination.registration import read_office
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.settings import ProductSettings
