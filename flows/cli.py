@@ -22,7 +22,7 @@ from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.errors import InputRefused, SpineflowError
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.runs.settings_files import with_resume_overrides
-from ..validation.expectations import by_the_rules_alone
+from ..validation.rules import by_the_rules_alone
 from . import STARTED
 from .budgets import show_budget
 from .console import (

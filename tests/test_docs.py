@@ -43,7 +43,7 @@ from spineflow.tasks.topdown.spine.build import refuse_no_spine
 from spineflow.tasks.topdown.workload.costs import cost_of
 from spineflow.tasks.trips.charge import TripsDesignSettings
 from spineflow.tasks.trips.settings import TripsSettings
-from spineflow.validation.input_rules import CENSUS_RULES
+from spineflow.validation.rules import CENSUS_RULES
 
 from benchmarks.error_by_rho import ABLATIONS, QUERIES
 
