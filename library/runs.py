@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -327,24 +326,6 @@ class Run:
     def report(self) -> Path:
         """The public report, a page."""
         return self._directory.report
-
-    def _repr_html_(self) -> str:
-        """A notebook's view of a run: product and dataset, its state, and its report's place."""
-        rows = {
-            "product": self.product,
-            "dataset": self.dataset,
-            "run": self.run_id,
-            "status": self.status,
-            "noise": "private" if self.is_private else NOT_PRIVATE,
-            "folder": str(self.path),
-        }
-        if self.report.exists():
-            rows["report"] = str(self.report)
-        cells = (
-            f"<tr><th>{escape(key)}</th><td>{escape(value)}</td></tr>"
-            for key, value in rows.items()
-        )
-        return f"<table>{''.join(cells)}</table>"
 
     def plot_budget(self, ax: Axes | None = None) -> Axes:
         """`spineflow.plot_budget` of this run."""
