@@ -42,6 +42,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import cycle, islice
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -265,17 +266,13 @@ def by_the_rules_alone() -> Iterator[None]:
 
 
 def _rectangular(columns: Mapping[str, Collection[Value]]) -> pd.DataFrame:
-    """Columns of distinct values as a frame, short ones filled up by repeating their first value.
+    """Columns of distinct values as a frame, short ones filled up by repeating their values.
 
     Repetition changes no set of distinct values, and therefore no outcome.
     """
-    height = max((len(values) for values in columns.values()), default=0)
-    filled = {}
-    for name, values in columns.items():
-        texts = list(values)
-        texts += texts[:1] * (height - len(texts))
-        filled[name] = pd.Series(texts, dtype=object)
-    return pd.DataFrame(filled)
+    height = max(map(len, columns.values()), default=0)
+    filled = {name: [*islice(cycle(values), height)] for name, values in columns.items()}
+    return pd.DataFrame(filled, dtype=object)
 
 
 def import_great_expectations() -> ModuleType:
