@@ -261,7 +261,7 @@ def declaration(name: str) -> type[BaseModel]:
 def cef_page() -> str:
     """Columns, places, group-quarters codes and rules of the Census Edited File."""
     from spineflow.tasks.tables.layouts import LAYOUTS
-    from spineflow.validation.input_rules import CENSUS_RULES, GROUP_QUARTERS_CODES
+    from spineflow.validation.rules import CENSUS_RULES, GROUP_QUARTERS_CODES
 
     lines = ["# Reference of the Census Edited File", "", "See [input](../input.md).", ""]
     lines += ["Positions are counted from 0, the end exclusive.", ""]

@@ -22,7 +22,7 @@ from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.errors import InputRefused, SpineflowError
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.runs.settings_files import with_resume_overrides
-from ..validation.expectations import by_the_rules_alone
+from ..validation.rules import by_the_rules_alone
 from . import STARTED
 from .budgets import show_budget
 from .console import (
@@ -334,7 +334,7 @@ def archive(run_directory: RunFolder, directory: Path, /, *, office: Path | None
         office: TOML file with the texts of the office
     """
     from ..tasks.dissemination.crate import write_crate
-    from ..tasks.dissemination.finished import read_office
+    from ..tasks.dissemination.registration import read_office
 
     own, asked, _ = existing_run(run_directory)
     flow = Path(__file__).with_name(f"{asked.settings.PRODUCT.replace('-', '_')}.py")

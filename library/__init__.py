@@ -18,10 +18,10 @@ if __name__ != "spineflow":  # A second copy would have classes of its own.
 if TYPE_CHECKING:
     from spineflow.budgets import budget as budget
     from spineflow.budgets import guarantee as guarantee
+    from spineflow.budgets import ledger as ledger
+    from spineflow.budgets import make_ledger as make_ledger
     from spineflow.budgets import privacy_curve as privacy_curve
     from spineflow.budgets import trade_off as trade_off
-    from spineflow.ledgers import ledger as ledger
-    from spineflow.ledgers import make_ledger as make_ledger
     from spineflow.mechanisms import detailed_groups as detailed_groups
     from spineflow.mechanisms import detailed_households as detailed_households
     from spineflow.mechanisms import group_sizes as group_sizes
@@ -40,8 +40,7 @@ if TYPE_CHECKING:
     __version__: str
 
 _NAMES = {
-    "budgets": ("budget", "guarantee", "privacy_curve", "trade_off"),
-    "ledgers": ("ledger", "make_ledger"),
+    "budgets": ("budget", "guarantee", "ledger", "make_ledger", "privacy_curve", "trade_off"),
     "mechanisms": (
         "detailed_groups",
         "detailed_households",

@@ -8,7 +8,7 @@ and the figure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -76,7 +76,8 @@ def read_answers(
     universe = universe or universes[0]
     refuse_unknown("universe", universe, universes)
     try:
-        found = answers.places(run, universe, kind)
+        places = answers.places(run, universe, kind)
+        found = [(level, folder) for level, folder in places if folder.is_dir()]
     except FileNotFoundError:
         found = []  # The run was ended before its plan was written.
     if geolevel is not None and found:
@@ -97,7 +98,8 @@ def read_answers(
                 if "query_name" not in table.column_names:
                     refuse_unknown("query", query, [], universe)
                 there = pc.unique(table["query_name"]).to_pylist()
-                asked = [name for name in there if _is_query(name, query)]
+                parts = factors_of(query)  # Whatever the spaces and the order of its parts.
+                asked = [n for n in there if factors_of(n.removesuffix(DPQUERY_SUFFIX)) == parts]
                 names += there
                 table = table.filter(pc.is_in(table["query_name"], pa.array(asked, pa.string())))
             if table.num_rows:
@@ -115,11 +117,6 @@ def read_answers(
             )
         raise InputRefused(f"{run.root} has no {kind} of {universe} yet; finish the run first.")
     return _concatenate_frames(frames)
-
-
-def _is_query(name: str, query: str) -> bool:
-    """Whether a stored name belongs to a query, whatever the spaces and the order of its parts."""
-    return factors_of(name.removesuffix(DPQUERY_SUFFIX)) == factors_of(query)
 
 
 def refuse_unknown(what: str, name: str, names: Sequence[str], universe: str = "") -> None:
@@ -191,19 +188,13 @@ def order_labels(frame: pd.DataFrame, settings: Any, universe: str | None) -> pd
     return frame
 
 
-def _existing_places(places: Iterable[tuple[str, Path]]) -> Places:
-    """The places that a run has."""
-    return [(level, folder) for level, folder in places if folder.is_dir()]
-
-
 def _places_of(levels: Callable[[RunDirectory, str], Mapping[str, str]]) -> PlacesOf:
     """The places of levels, whose names in the files and for people `levels` returns."""
 
     def places(run: RunDirectory, universe: str, kind: Kind) -> Places:
         file = run.dpqueries if kind == "measurements" else run.estimates
-        return _existing_places(
-            (words, file(universe, name).parent) for name, words in levels(run, universe).items()
-        )
+        named = levels(run, universe).items()
+        return [(words, file(universe, name).parent) for name, words in named]
 
     return places
 
@@ -275,7 +266,7 @@ def _groups_places(run: RunDirectory, universe: str, kind: Kind) -> Places:
         )
     levels = dict.fromkeys((shard.region_type, shard.level) for shard in read_shards(run))
     name = "p" if is_of_persons else universe
-    return _existing_places((level[0], measured_folder(run, name, *level)) for level in levels)
+    return [(level[0], measured_folder(run, name, *level)) for level in levels]
 
 
 def _decode_detailed_groups(settings: Any, universe: str, table: pa.Table) -> pd.DataFrame:

@@ -1,17 +1,23 @@
-"""Consequences of a budget, before it is spent: noise and margins of every query, and guarantee."""
+"""Consequences of a budget, before it is spent: noise and margins of every query, and guarantee;
+and the privacy-loss ledger: creation with its caps, and spending as a data frame.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from fractions import Fraction
+from pathlib import Path
 
 import pandas as pd
+from spineflow.tasks.ledger.caps import summary
 from spineflow.tasks.ledger.exact_curve import PrivacyCurve
+from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.products import privacy_curves
 from spineflow.tasks.products.budget import Cost, margin_of
 from spineflow.tasks.products.registry import find_product
 from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.settings import exact_fraction
 from spineflow.tasks.runs.settings_files import Source
 
 
@@ -64,7 +70,7 @@ def privacy_curve(product: str, settings: Source) -> pd.DataFrame:
 
     Example: `spineflow.privacy_curve("topdown", "settings.toml")`.
     """
-    curves = _curves(product, settings)
+    curves = _curves(product, settings, "known")
     found = {name: privacy_curves.curve_points(curve) for name, curve in curves.items()}
     frames = [
         pd.DataFrame(
@@ -94,9 +100,7 @@ def trade_off(product: str, settings: Source) -> pd.DataFrame:
     it covers all of them together, and `universe` names the table and the universes.
     Arguments and errors as for `privacy_curve`.
     """
-    asked = find_product(product)
-    found = asked.curves(asked.load(settings))
-    curves = _require_curves(asked.name, {} if found is None else found.tested)
+    curves = _curves(product, settings, "tested")
     frames = [
         pd.DataFrame(
             {
@@ -110,17 +114,13 @@ def trade_off(product: str, settings: Source) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-def _curves(product: str, settings: Source) -> dict[str, PrivacyCurve]:
-    """The known exact curves, by universe; raises InputRefused without any."""
+def _curves(product: str, settings: Source, kind: str) -> Mapping[str, PrivacyCurve]:
+    """The `known` or the `tested` exact curves; raises InputRefused without any."""
     asked = find_product(product)
-    curves = asked.curves(asked.load(settings))
-    return _require_curves(asked.name, {} if curves is None else curves.known)
-
-
-def _require_curves(name: str, curves: dict[str, PrivacyCurve]) -> dict[str, PrivacyCurve]:
+    curves = getattr(asked.curves(asked.load(settings)), kind, None)
     if not curves:
         raise InputRefused(
-            f"No universe of these settings of {name} has an exact curve: it is not defined "
+            f"No universe of these settings of {asked.name} has an exact curve: it is not defined "
             "without noise, or if the worst change of one person is not known."
         )
     return curves
@@ -154,19 +154,78 @@ def guarantees_of(costs: Mapping[str, Cost]) -> pd.DataFrame:
             "neighbors": cost.neighbors,
             "rho": float(Fraction(cost.plan.bounded_rho)) if cost.plan.guarantee else math.inf,
             "epsilon": float(cost.epsilons["tight"]),
-            "exact_epsilon": _number(cost.exact),
+            "exact_epsilon": cost.exact,
             "delta": float(cost.delta or 0),
         }
         for universe, cost in costs.items()
     ]
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows).astype({"exact_epsilon": float})
 
 
-def _number(epsilon: float | str | None) -> float:
-    return float("nan") if epsilon is None else float(epsilon)
+def _number(text: str | None) -> float | None:
+    return None if text is None else float(Fraction(text))
 
 
 def _costs(product: str, settings: Source) -> Mapping[str, Cost]:
     found = find_product(product)
     costs: Mapping[str, Cost] = found.costs(found.load(settings))
     return costs
+
+
+def make_ledger(path: str | Path, cap: str | int | Fraction) -> Path:
+    """Make a ledger whose datasets may each spend `cap`, a rho of bounded zCDP per person.
+
+    An office does this once, before anything runs. Returns the ledger's path. A ledger that
+    exists is kept, if it has this cap, so that a notebook can run again.
+
+    Raises SpineflowError for a cap that is no exact fraction, and for a ledger with another cap.
+
+    Example: `spineflow.make_ledger("ledger.db", "3")`.
+    """
+    from spineflow.flows.ledger import WrittenCaps, init_ledger
+
+    file = Path(path)
+    try:
+        wanted = exact_fraction(cap)
+    except ValueError:
+        raise InputRefused(
+            f"A cap of {cap} is no exact fraction; write it in quotes, as '3/2'."
+        ) from None
+    if file.exists():
+        now = summary(open_ledger(file, must_exist=True))["cap"]
+        if now is None or Fraction(now) != wanted:
+            raise InputRefused(
+                f"The ledger {file} is there already, with the cap {now or 'none'}; change it with "
+                f"'spineflow ledger set-cap --ledger {file} --cap {cap}'."
+            )
+        return file
+    init_ledger(file, WrittenCaps(cap=[str(wanted)]))
+    return file
+
+
+def ledger(path: str | Path) -> pd.DataFrame:
+    """Spending of every dataset of a ledger, one row a dataset.
+
+    Columns: `dataset`, `rho` spent, of bounded zCDP per person, `cap`, `remaining` (null without a
+    cap), and `epsilon` at `delta`, by the tight conversion, and `exact_epsilon` by the exact curve
+    of all draws, missing where it is not known or not smaller; it holds for runs that were planned
+    before the first result. Raises SpineflowError for a missing ledger.
+    """
+    file = Path(path)
+    if not file.exists():
+        raise InputRefused(f"{file}: there is no such ledger; make it with make_ledger.")
+    spent = summary(open_ledger(file, must_exist=True), is_exact=True)["datasets"]
+    rows = [
+        {
+            "dataset": name,
+            "rho": float(Fraction(own["rho"])),
+            "cap": _number(own["cap"]),
+            "remaining": _number(own["remaining"]),
+            "epsilon": float(own["epsilon"]["tight"]),
+            "exact_epsilon": own["epsilon"]["exact"],
+            "delta": float(Fraction(own["epsilon"]["delta"])),
+        }
+        for name, own in spent.items()
+    ]
+    columns = ["dataset", "rho", "cap", "remaining", "epsilon", "exact_epsilon", "delta"]
+    return pd.DataFrame(rows, columns=columns).astype({"exact_epsilon": float})

@@ -12,16 +12,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from spineflow import plots
 from spineflow.answers import order_labels, read_answers, refuse_unknown
 from spineflow.budgets import guarantees_of, queries_of
-from spineflow.plots import plot_budget, plot_errors, plot_margins
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.products.budget import Cost
 from spineflow.tasks.products.registry import OF_ONE_INPUT, find_product
@@ -98,9 +97,6 @@ def _are_numbers(column: pd.Series) -> bool:
     """Whether a column has numbers alone, none of them with a leading zero, or is empty."""
     return bool(column.str.fullmatch(r"(-?(0|[1-9]\d*)(\.\d+)?)?").all())
 
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 MARGINS = "_margins"
 """Ending of the names of the tables that have the margins of others."""
@@ -328,37 +324,10 @@ class Run:
         """The public report, a page."""
         return self._directory.report
 
-    def _repr_html_(self) -> str:
-        """A notebook's view of a run: product and dataset, its state, and its report's place."""
-        rows = {
-            "product": self.product,
-            "dataset": self.dataset,
-            "run": self.run_id,
-            "status": self.status,
-            "noise": "private" if self.is_private else NOT_PRIVATE,
-            "folder": str(self.path),
-        }
-        if self.report.exists():
-            rows["report"] = str(self.report)
-        cells = (
-            f"<tr><th>{escape(key)}</th><td>{escape(value)}</td></tr>"
-            for key, value in rows.items()
-        )
-        return f"<table>{''.join(cells)}</table>"
-
-    def plot_budget(self, ax: Axes | None = None) -> Axes:
-        """`spineflow.plot_budget` of this run."""
-        return plot_budget(self, ax)
-
-    def plot_errors(self, ax: Axes | None = None) -> Axes:
-        """`spineflow.plot_errors` of this run."""
-        return plot_errors(self, ax)
-
-    def plot_margins(
-        self, table: str | None = None, count: str | None = None, ax: Axes | None = None
-    ) -> Axes:
-        """`spineflow.plot_margins` of this run."""
-        return plot_margins(self, table, count, ax)
+    # The functions of the library, of this run.
+    plot_budget = plots.plot_budget
+    plot_errors = plots.plot_errors
+    plot_margins = plots.plot_margins
 
     @property
     def _directory(self) -> RunDirectory:

@@ -29,7 +29,7 @@ from spineflow.tasks.detailed_groups.settings import (
     DetailedGroupsSettings,
     DetailedHouseholdsSettings,
 )
-from spineflow.tasks.dissemination.finished import read_office
+from spineflow.tasks.dissemination.registration import read_office
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.settings import ProductSettings
@@ -43,7 +43,7 @@ from spineflow.tasks.topdown.spine.build import refuse_no_spine
 from spineflow.tasks.topdown.workload.costs import cost_of
 from spineflow.tasks.trips.charge import TripsDesignSettings
 from spineflow.tasks.trips.settings import TripsSettings
-from spineflow.validation.input_rules import CENSUS_RULES
+from spineflow.validation.rules import CENSUS_RULES
 
 from benchmarks.error_by_rho import ABLATIONS, QUERIES
 

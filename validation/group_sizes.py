@@ -144,10 +144,7 @@ def check_privacy(root: Path, failures: Failures) -> None:
     kind = plan.LAPLACE if rho is None else plan.GAUSSIAN
     losses = [Fraction(own) for own in (rho, epsilon) if own is not None]
     guarantees = tuple(
-        plan.make_guarantee(
-            UNIVERSE, privacy["neighbors"], loss, is_pure=rho is None, mechanism=kind
-        )
-        for loss in losses
+        plan.Guarantee(UNIVERSE, privacy["neighbors"], loss, kind) for loss in losses
     )
     loss = losses[0] if losses else None
     numbers = ("numbers of groups by region",) if due.exact_level else ()
@@ -184,7 +181,7 @@ def _measures(
         raise UnusableRunFile(f"the mechanism {due.mechanism} is unknown")
     vector, power = _VECTORS[due.mechanism], 2 if kind == plan.GAUSSIAN else 1
     return [
-        plan.make_measure(
+        plan.Measure(
             UNIVERSE,
             name,
             vector,

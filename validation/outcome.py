@@ -16,27 +16,17 @@ SHOWN_FAILURES = 3
 
 
 @dataclass(frozen=True)
-class ExpectationOutcome:
-    """Outcome of one expectation, and its text by Great Expectations."""
-
-    sentence: str
-    passed: bool
-
-
-@dataclass(frozen=True)
 class Outcome:
     """Whether a rule on the input, or a check of the result, holds.
 
     subject : the suite of a rule, the universe of a check.
     detail : requirement of a rule; result of a check.
-    expectations : those given to Great Expectations, if any.
     """
 
     name: str
     subject: str
     passed: bool
     detail: str = field(default="", compare=False)
-    expectations: tuple[ExpectationOutcome, ...] = field(default=(), compare=False)
 
 
 class UnusableRunFile(Exception):

@@ -12,7 +12,7 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
@@ -88,7 +88,7 @@ OF_ONE = ("bounded", "bounded_one_of_several")
 
 @dataclass(frozen=True)
 class Measure:
-    """The answers to a query in areas of a level, as `plan.json` has them."""
+    """The answers to a query in areas of a level; no loss is no noise."""
 
     universe: str
     level: str
@@ -96,30 +96,81 @@ class Measure:
     part: str
     areas: int | None
     answers: int | None
-    mechanism: str
-    parameter: Fraction | None
-    variance: float | None = field(compare=False)
     share: Fraction
     loss: Fraction | None
     moved: int | None
+    mechanism: str = GAUSSIAN
+
+    @property
+    def parameter(self) -> Fraction | None:
+        """The noise for the loss and the largest change by one person: sigma squared, or scale."""
+        if self.loss is None or self.moved is None:
+            return None
+        return self.moved / (2 * self.loss if self.mechanism == GAUSSIAN else self.loss)
+
+    @property
+    def variance(self) -> float | None:
+        """Variance of the noise; raises UnusableRunFile for an unknown mechanism."""
+        return None if self.parameter is None else variance_of(self.mechanism, self.parameter)
 
 
 @dataclass(frozen=True)
 class Guarantee:
-    """Guarantee of a universe, as in `plan.json`, without its words."""
+    """Guarantee of a universe, and the rho per person that follows from it.
+
+    epsilon-DP is epsilon^2 / 2-zCDP. Changing one person is removing one and adding one: four times
+    the rho by group privacy, twice for counts as those of SafeTab-P, by Theorem 2 of
+    [SafeTabP2025].
+    """
 
     universe: str
-    definition: str
-    neighbours: str
     change: str
     loss: Fraction
-    delta: Fraction
-    charged_rho: Fraction
-    stated_rho: Fraction
-    bounded_factor: Fraction
-    stated_factor: Fraction | None
-    mechanism: str
-    epsilon_delta: Fraction
+    mechanism: str = GAUSSIAN
+    delta: Fraction = Fraction(0)
+    bounded_factor: Fraction = Fraction(4)
+    stated_factor: Fraction | None = None
+    epsilon_delta: Fraction = REPORT_DELTA
+
+    @property
+    def definition(self) -> str:
+        """The kind of differential privacy."""
+        pure = "approximate" if self.delta else "pure"
+        return pure if self.mechanism == LAPLACE else "zcdp"
+
+    @property
+    def neighbours(self) -> str:
+        """Whether neighbours have equally many records."""
+        return "unbounded" if self.change in UNBOUNDED else "bounded"
+
+    @property
+    def rho(self) -> Fraction:
+        """Rho of the loss itself."""
+        return self.loss**2 / 2 if self.mechanism == LAPLACE else self.loss
+
+    @property
+    def charged_rho(self) -> Fraction:
+        """Rho of the change that is charged."""
+        if self.change in OF_ONE:
+            return self.rho
+        if self.mechanism == LAPLACE and self.change != "several_records":
+            return 4 * self.rho
+        return self.rho * (2 if self.change == "unbounded_one_of_several" else self.bounded_factor)
+
+    @property
+    def stated_rho(self) -> Fraction:
+        """Rho of the largest change of one person."""
+        if self.stated_factor is not None:
+            return self.rho * self.stated_factor
+        is_one_of_several = self.change.endswith("one_of_several")
+        return self.charged_rho * (self.bounded_factor if is_one_of_several else 1)
+
+
+DERIVED: Mapping[type, tuple[str, ...]] = {
+    Measure: ("parameter", "variance"),
+    Guarantee: ("definition", "neighbours", "charged_rho", "stated_rho"),
+}
+"""What `plan.json` has of measures and guarantees that follows from the rest."""
 
 
 @dataclass(frozen=True)
@@ -143,78 +194,11 @@ class Plan:
     are_disjoint: bool = False
 
 
-def make_measure(
-    universe: str,
-    level: str,
-    query: str,
-    *,
-    areas: int | None,
-    answers: int | None,
-    share: Fraction,
-    loss: Fraction | None,
-    moved: int | None,
-    mechanism: str = GAUSSIAN,
-    part: str | None = None,
-) -> Measure:
-    """A measure with the noise for its loss and the largest change by one person.
-
-    A part that is not given is named by level and query. No loss is no noise.
-    """
-    parameter = None
-    if loss is not None and moved is not None:
-        parameter = moved / (2 * loss if mechanism == GAUSSIAN else loss)
-    variance = None if parameter is None else variance_of(mechanism, parameter)
-    part = f"{level} {query}" if part is None else part
-    return Measure(
-        *(universe, level, query, part, areas, answers),
-        *(mechanism, parameter, variance, share, loss, moved),
-    )
-
-
 def variance_of(mechanism: str, parameter: Fraction) -> float:
     """Variance of noise; raises UnusableRunFile for an unknown mechanism."""
     if mechanism not in (GAUSSIAN, LAPLACE):
         raise UnusableRunFile(f"{PLAN} has a mechanism {mechanism}")
     return gaussian_variance(parameter) if mechanism == GAUSSIAN else laplace_variance(parameter)
-
-
-def make_guarantee(
-    universe: str,
-    change: str,
-    loss: Fraction,
-    *,
-    is_pure: bool = False,
-    delta: Fraction = Fraction(0),
-    bounded_factor: Fraction = Fraction(4),
-    stated_factor: Fraction | None = None,
-    mechanism: str = GAUSSIAN,
-    epsilon_delta: Fraction = REPORT_DELTA,
-) -> Guarantee:
-    """A guarantee with the rho per person that follows from it.
-
-    epsilon-DP is epsilon^2 / 2-zCDP. Changing one person is removing one and adding one: four times
-    the rho by group privacy, twice for counts as those of SafeTab-P, by Theorem 2 of
-    [SafeTabP2025].
-    """
-    own = loss**2 / 2 if is_pure else loss
-    if change in OF_ONE:
-        charged = own
-    elif is_pure and change != "several_records":
-        charged = 4 * own
-    else:
-        charged = own * (2 if change == "unbounded_one_of_several" else bounded_factor)
-    stated = charged * (bounded_factor if change.endswith("one_of_several") else 1)
-    return Guarantee(
-        universe,
-        "zcdp" if not is_pure else "approximate" if delta else "pure",
-        "unbounded" if change in UNBOUNDED else "bounded",
-        change,
-        loss,
-        delta,
-        charged,
-        stated if stated_factor is None else own * stated_factor,
-        *(bounded_factor, stated_factor, mechanism, epsilon_delta),
-    )
 
 
 def check_plan(root: Path, wanted: Plan, settings: Mapping[str, Any], failures: Failures) -> None:
@@ -234,12 +218,20 @@ def check_plan(root: Path, wanted: Plan, settings: Mapping[str, Any], failures: 
     for kind in ("guarantees", "stated"):
         due = getattr(wanted, kind) if why_not is None else ()
         _compare(getattr(found, kind), due, kind, failures)
-    for own in found.measures:
-        due = None if own.parameter is None else variance_of(own.mechanism, own.parameter)
-        if (due is None) != (own.variance is None) or (
-            due is not None and not math.isclose(due, own.variance or 0, rel_tol=1e-9)
-        ):
-            failures.add(f"the plan's variance of {own.part} differs from its noise")
+    records: list[tuple[Measure | Guarantee, Mapping[str, Any]]] = [
+        *zip(found.measures, content["measures"], strict=True),
+        *zip(found.guarantees, content["guarantees"], strict=True),
+        *zip(found.stated, content["statement"]["losses"], strict=True),
+    ]
+    for own, stored in records:
+        for name in DERIVED[type(own)]:
+            due, value = getattr(own, name), stored[name]
+            is_same = value == (None if due is None else str(due))
+            if isinstance(due, float):
+                is_same = value is not None and math.isclose(due, value, rel_tol=1e-9)
+            if not is_same:
+                of = own.part if isinstance(own, Measure) else own.universe
+                failures.add(f"the plan's {name} of {of} does not follow from its loss")
     for name, digest in content["inputs"].items():
         if not (root / name).is_file() or sha256(root / name) != digest:
             failures.add(f"{name} is not the file that the plan was made from")
@@ -333,8 +325,8 @@ def _compare(found: Iterable[Any], wanted: Iterable[Any], what: str, failures: F
     for one in unknown:
         name = getattr(one, "part", one.universe)
         like = [own for own in lacking if getattr(own, "part", own.universe) == name]
-        differing = [f.name for own in like[:1] for f in fields(one) if f.compare]
-        differing = [key for key in differing if getattr(one, key) != getattr(like[0], key)]
+        names = [own.name for own in fields(one)] if like else []
+        differing = [key for key in names if getattr(one, key) != getattr(like[0], key)]
         known = f"has another {', '.join(differing)} than" if like else "is not in"
         failures.add(f"of the plan's {what}, {name} {known} the settings")
     if lacking.total() > unknown.total():
@@ -348,8 +340,8 @@ def _plan_of(content: Mapping[str, Any]) -> Plan:
             content["product"],
             content["dataset"],
             tuple(_record(Measure, own) for own in content["measures"]),
-            tuple(_guarantee(own) for own in content["guarantees"]),
-            tuple(_guarantee(own) for own in statement["losses"]),
+            tuple(_record(Guarantee, own) for own in content["guarantees"]),
+            tuple(_record(Guarantee, own) for own in statement["losses"]),
             tuple(own["subject"] for own in content["exact"]),
             frozenset(content["inputs"]),
             tuple(content["counts"]),
@@ -359,10 +351,6 @@ def _plan_of(content: Mapping[str, Any]) -> Plan:
         raise UnusableRunFile(f"{PLAN} is not a plan") from None
 
 
-def _guarantee(content: Mapping[str, Any]) -> Guarantee:
-    return _record(Guarantee, {k: v for k, v in content.items() if k != "protected"})
-
-
 def _record(kind: type[Any], content: Mapping[str, Any]) -> Any:
     """A record of the plan, fractions parsed; raises TypeError for other fields than its own."""
     is_fraction = {own.name for own in fields(kind) if "Fraction" in str(own.type)}
@@ -370,5 +358,6 @@ def _record(kind: type[Any], content: Mapping[str, Any]) -> Any:
         **{
             key: parse_fraction(value) if key in is_fraction and value is not None else value
             for key, value in content.items()
+            if key not in (*DERIVED[kind], "protected")
         }
     )

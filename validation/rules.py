@@ -1,14 +1,16 @@
-"""Rules on the input of a run, their files, and the number of rows that break one.
+"""Rules on the input of every product: their form, their files, and their evaluation.
 
 Every rule is a statement about the distinct values of one column of *evidence*: a column of the
 table itself, in canonical text or as a whole number, or a yes/no column derived from several
 columns or tables. A rule of this kind holds for all rows if and only if it holds for all distinct
 values, so it can be evaluated on a table's distinct values, however many rows there are.
-`count_violations` evaluates a rule here, with (confidential) row counts; `validation.expectations`
-turns the same rules into Great Expectations suites for the public outcome. Each product declares
-the rules on its input in its `input_rules`.
+`count_violations` evaluates a rule here, with (confidential) row counts; `run_suites` gives the
+same rules a public pass or fail. For it Great Expectations evaluates those on allowed values,
+ranges and patterns. It sees the distinct values of an evidence column, never rows and never counts.
+Results are booleans only, the context lives in memory, and analytics, progress bars and logging
+are off. A yes/no column has no more to say than its rule, and is looked at here.
 
-A TOML file declares the rules in groups:
+A TOML file, in `declared_rules`, declares the rules in groups:
 
     evidence = "breaks {name}"   # default of every rule of the file
     [[areas]]                    # a rule of the group `areas`, in the order of reporting
@@ -24,16 +26,33 @@ and its evidence its name, unless it says otherwise.
 A rule has at most one condition on its evidence: a `pattern`, the values that are `allowed`, the
 `numbers` from a first to a last as texts, or the ends `at_least` and `at_most`. These and `allowed`
 may be the name of a word. Without a condition the evidence is yes or no, and must be no.
+
+Rules of detailed groups apply to the rows of the tabulated states; rows of other states are removed
+before.
 """
 
 from __future__ import annotations
 
+import logging
+import os
 import re
 import tomllib
-from collections.abc import Mapping
+import warnings
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import cycle, islice
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from .outcome import Outcome
+
+if TYPE_CHECKING:
+    from great_expectations import ExpectationSuite
 
 Value = str | int | bool | None
 Evidence = Mapping[str, Mapping[str, Mapping[Value, int]]]
@@ -150,3 +169,273 @@ def _condition(declared: Mapping[str, Any], words: Mapping[str, Any]) -> dict[st
         named = declared["allowed"]
         allowed = tuple(words[named] if isinstance(named, str) else named)
     return {"allowed": allowed}
+
+
+_ASKS_RULES_ALONE: ContextVar[bool] = ContextVar("_ASKS_RULES_ALONE", default=False)
+
+
+def readable(suite: str, passed: bool) -> Outcome:
+    """Outcome of the rule that a suite's files can be read at all, before there are values."""
+    statement = "what the settings name can be read, and has the columns that are needed"
+    return Outcome("file_is_readable", suite, passed, statement)
+
+
+def run_suites(
+    rules: Sequence[Rule], distinct_values: Mapping[str, Mapping[str, Collection[Value]]]
+) -> tuple[Outcome, ...]:
+    """Validate the rules and return an outcome for each, in their order.
+
+    `distinct_values` maps a suite to its evidence columns and their distinct values. Great
+    Expectations evaluates the rules on allowed values, ranges and patterns; yes/no rules, and
+    inside `by_the_rules_alone` all, are evaluated by `Rule.is_met_by`. A rule that cannot be
+    evaluated has not passed; one about a column without values holds.
+    """
+    is_own = _ASKS_RULES_ALONE.get()
+    expected = [rule for rule in rules if not (is_own or rule.is_yes_or_no)]
+    met = _evaluate(expected, distinct_values) if expected else {}
+    outcomes = []
+    for rule in rules:
+        values = distinct_values[rule.suite].get(rule.evidence)
+        if is_own or rule.is_yes_or_no:
+            passed = values is not None and all(map(rule.is_met_by, values))
+        else:
+            is_empty = values is not None and not len(values)
+            passed = met.get((rule.suite, rule.name), is_empty)
+        outcomes.append(Outcome(rule.name, rule.suite, passed, rule.statement))
+    return tuple(outcomes)
+
+
+def _evaluate(
+    rules: Sequence[Rule], distinct_values: Mapping[str, Mapping[str, Collection[Value]]]
+) -> dict[tuple[str, str], bool]:
+    """Whether the expectations of rules on columns with values are met, by suite and rule."""
+    met: dict[tuple[str, str], bool] = {}
+    context = import_great_expectations().get_context(mode="ephemeral")
+    context.enable_analytics(False)
+    context.variables.progress_bars = {"globally": False, "metric_calculations": False}
+    source = context.data_sources.add_pandas("spineflow")
+    for name, suite in _build_suites(rules).items():
+        definition = source.add_dataframe_asset(name).add_batch_definition_whole_dataframe("all")
+        frame = _rectangular({c: v for c, v in distinct_values[name].items() if len(v)})
+        if frame.empty:
+            continue
+        batch = definition.get_batch(batch_parameters={"dataframe": frame})
+        for result in batch.validate(suite, result_format="BOOLEAN_ONLY").results:
+            key = name, result.expectation_config.meta["rule"]
+            met[key] = met.get(key, True) and bool(result.success)
+    return met
+
+
+def _build_suites(rules: Sequence[Rule]) -> dict[str, ExpectationSuite]:
+    """Great Expectations suites of the rules; an expectation's `meta["rule"]` is its rule's name.
+
+    A rule is one expectation, and one more says that nothing is blank unless the rule lets it be,
+    because the former pass over blanks.
+    """
+    whole = import_great_expectations()
+    gx = whole.expectations
+    suites: dict[str, ExpectationSuite] = {}
+    for rule in rules:
+        suite = suites.setdefault(rule.suite, whole.ExpectationSuite(rule.suite))
+        own: dict[str, Any] = {"column": rule.evidence, "meta": {"rule": rule.name}}
+        if rule.allowed is not None:
+            expected = gx.ExpectColumnValuesToBeInSet(value_set=list(rule.allowed), **own)
+        elif rule.between is not None:
+            low, high = rule.between
+            expected = gx.ExpectColumnValuesToBeBetween(min_value=low, max_value=high, **own)
+        else:
+            regex = rf"\A(?:{rule.pattern})\Z"
+            expected = gx.ExpectColumnValuesToMatchRegex(regex=regex, **own)
+        suite.add_expectation(expected)
+        if not rule.may_be_blank:
+            suite.add_expectation(gx.ExpectColumnValuesToNotBeNull(**own))
+    return suites
+
+
+@contextmanager
+def by_the_rules_alone() -> Iterator[None]:
+    """In the block, `run_suites` decides by `Rule.is_met_by`, without Great Expectations.
+
+    For commands that release nothing: they answer before that could be imported.
+    """
+    before = _ASKS_RULES_ALONE.set(True)
+    try:
+        yield
+    finally:
+        _ASKS_RULES_ALONE.reset(before)
+
+
+def _rectangular(columns: Mapping[str, Collection[Value]]) -> pd.DataFrame:
+    """Columns of distinct values as a frame, short ones filled up by repeating their values.
+
+    Repetition changes no set of distinct values, and therefore no outcome.
+    """
+    height = max(map(len, columns.values()), default=0)
+    filled = {name: [*islice(cycle(values), height)] for name, values in columns.items()}
+    return pd.DataFrame(filled, dtype=object)
+
+
+def import_great_expectations() -> ModuleType:
+    """Great Expectations with its reporting and its logging off.
+
+    Imported here, for that takes seconds, which runs without such rules do without.
+    """
+    os.environ["GX_ANALYTICS_ENABLED"] = "false"
+    # The second has a level of its own.
+    for name in ("great_expectations", "great_expectations.data_context.types.base"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import great_expectations
+    return great_expectations
+
+
+def _declared(name: str) -> RuleFile:
+    return RuleFile.read(Path(__file__).parent / "declared_rules" / f"{name}.toml")
+
+
+_CENSUS = _declared("census")
+
+GROUP_QUARTERS_CODES: Mapping[int, tuple[str, ...]] = {
+    int(kind): tuple(codes) for kind, codes in _CENSUS.tables["group_quarters"].items()
+}
+"""Codes of group quarters by type: correctional (1), juvenile (2), nursing (3), other
+institutional (4), college (5), military (6), other noninstitutional (7)."""
+
+NURSING_FACILITY = 3
+"""Group-quarters type without residents younger than `ADULT_AGE`."""
+
+ADULT_AGE = 18
+
+CENSUS_RULES = _CENSUS.of(
+    "rules", group_quarters=[code for codes in GROUP_QUARTERS_CODES.values() for code in codes]
+)
+"""All rules on census tables (persons, units, geography), in the order of reporting."""
+
+
+def applicable_rules(evidence: Evidence) -> tuple[Rule, ...]:
+    """The rules on census tables whose column is in the evidence; a schema may not need every
+    persons column."""
+    return tuple(rule for rule in CENSUS_RULES if rule.evidence in evidence.get(rule.suite, {}))
+
+
+TENURE_RULE = _declared("supplemental_dhc").one("units")
+"""Households by tenure need it."""
+
+_DETAILED = _declared("detailed_groups")
+
+NO_CODE = "Null"
+"""Word in QRACE2 to QRACE8 where a person has fewer race codes, in the production layout."""
+
+RACE_COLUMNS = tuple(f"QRACE{number}" for number in range(1, 9))
+ETHNICITY_COLUMN = "QSPAN"
+CODES_FILE = "race-and-ethnicity-codes.txt"
+
+GEOGRAPHY_WIDTHS: Mapping[str, int] = _DETAILED.tables["widths"]["geography"]
+PERSON_WIDTHS: Mapping[str, int] = _DETAILED.tables["widths"]["persons"]
+
+HOUSEHOLD_RULES = _DETAILED.of("units")
+"""The rules on the units of households; the first is on TEN of those that have a household."""
+
+
+def production_rules() -> tuple[Rule, ...]:
+    """The rules on `person-records.txt` and `GRF-C.txt`, in the order of reporting."""
+    digits = (
+        _DETAILED.one("digits", table=table, column=name, lower=name.lower(), width=width)
+        for table, widths in _DETAILED.tables["widths"].items()
+        for name, width in widths.items()
+    )
+    persons, blocks = _DETAILED.of("persons"), _DETAILED.of("blocks")
+    return (*digits, *persons, *code_rules(no_code=NO_CODE), *blocks)
+
+
+def code_rules(*, no_code: str | None) -> tuple[Rule, ...]:
+    """The rules on race and ethnicity codes.
+
+    `no_code` is the word in QRACE2 to QRACE8 for a missing code; None for a blank.
+    """
+    optional = "code_or_blank" if no_code is None else "code_or_word"
+    columns = (*RACE_COLUMNS, ETHNICITY_COLUMN)
+    valid = (
+        _DETAILED.one(
+            optional if name in RACE_COLUMNS[1:] else "code",
+            column=name,
+            lower=name.lower(),
+            word=no_code,
+        )
+        for name in columns
+    )
+    known = (
+        _DETAILED.one("known_code", column=name, unknown_code=unknown_code(name), file=CODES_FILE)
+        for name in columns
+    )
+    return (*valid, *known, _DETAILED.one("codes_first", none=no_code or "blank"))
+
+
+def unknown_code(column: str) -> str:
+    """Name of the evidence that a code of a column is not in the specification."""
+    return f"unknown_code_in_{column.lower()}"
+
+
+SIZE_RULES = _declared("group_sizes")
+"""Rules of group sizes: of the hierarchy `regions`, in the order of checking; and `total`, that the
+number of groups is the declared one."""
+
+_TOP_CODE = (
+    "set mechanism.top_coded = true, which counts larger ones with the largest size at no more "
+    "noise; a largest size taken from confidential data would reveal them"
+)
+
+
+def size_rules(smallest: int, largest: int, *, is_top_coded: bool = False) -> tuple[Rule, ...]:
+    """Rules of the table of sizes; with a top code no size is too large."""
+    known = SIZE_RULES.one("known_region", table="sizes")
+    return (known, *SIZE_RULES.of("sizes", **_size_words(smallest, largest, is_top_coded)))
+
+
+def record_rules(
+    smallest: int, largest: int, quantity: int, *, is_top_coded: bool = False
+) -> tuple[Rule, ...]:
+    """Rules of the table of persons; the last is about groups."""
+    amount = "1, 0 or empty" if quantity == 1 else f"a whole number from 0 to {quantity}"
+    words = _size_words(smallest, largest, is_top_coded)
+    once, named, *others = SIZE_RULES.of("records", quantity=quantity, amount=amount, **words)
+    return (once, named, SIZE_RULES.one("known_region", table="records"), *others)
+
+
+def unit_size_rule(largest: int) -> Rule:
+    """The rule that a unit of census tables is not larger than the largest size."""
+    return SIZE_RULES.one("census", largest=largest, top_code=_TOP_CODE)
+
+
+def _size_words(smallest: int, largest: int, is_top_coded: bool) -> dict[str, Any]:
+    """Words in the rules on sizes for the possible sizes."""
+    remedy = "correct the column" if is_top_coded else f"correct the column, or {_TOP_CODE}"
+    if smallest != 0:
+        remedy += "; mechanism.smallest_size = 0 admits empty groups"
+    return {
+        "smallest": smallest,
+        "largest": None if is_top_coded else largest,
+        "range": f"of at least {smallest}" if is_top_coded else f"from {smallest} to {largest}",
+        "remedy_for_sizes": remedy,
+    }
+
+
+AREA_RULES = _declared("areas")
+"""On lists of `areas`: they are named, stand once and have one parent, each; their parents are
+known, their levels form a chain, and every branch reaches the finest."""
+
+TRIP_RULES = _declared("trips")
+"""Rules of trips, on yes/no evidence. On a list of areas `columns`, that its levels are those
+columns of a table; on a table `place`, that a column holds known areas or values, `counts` that are
+whole numbers and not negative, `person`, that every trip is somebody's, and `contribution`, that a
+person makes at most, and at least, so many trips, and none twice; and `depth`, that origins and
+destinations have hierarchies of one depth."""
+
+LARGEST_COUNT = 1 << 40
+"""A count beyond this is refused as a slip, as text that is no number is."""
+
+
+def place_rule(table: str, column: str, role: str, where: str) -> Rule:
+    """The rule that a column of a table holds known areas or values."""
+    return TRIP_RULES.one("place", table=table, column=column, role=role, where=where)

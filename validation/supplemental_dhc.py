@@ -157,10 +157,11 @@ def check_privacy(root: Path, failures: Failures) -> None:
     }
     taus, total = TAUS | settings["mechanism"]["truncation"], sum(rhos.values())
     measures = [
-        plan.make_measure(
+        plan.Measure(
             UNIVERSE,
             level,
             f"{measure} {key}",
+            f"{level} {measure} {key}",
             areas=len(regions[level]),
             answers=len(regions[level]) * CELLS[measure] * len(CODES[key]),
             share=rho / total,
@@ -169,7 +170,7 @@ def check_privacy(root: Path, failures: Failures) -> None:
         )
         for (measure, level, key), rho in rhos.items()
     ]
-    guarantees = (plan.make_guarantee(UNIVERSE, "unbounded", Fraction(total)),)
+    guarantees = (plan.Guarantee(UNIVERSE, "unbounded", Fraction(total)),)
     wanted = plan.Plan(
         "supplemental-dhc",
         settings["privacy"]["dataset"],

@@ -15,6 +15,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,11 @@ import pyarrow.parquet as pq
 
 from . import plan
 from .outcome import Failures, Outcome
-from .plan import GAUSSIAN, LAPLACE, REPORT_DELTA, read_plan
 from .run_files import (
     UnusableRunFile,
     checked_table,
-    encode_texts,
+    number_texts,
+    read_batches,
     read_json,
     read_settings,
     unusable_files_fail,
@@ -60,8 +61,9 @@ TOP_DOWN: Mapping[str, str] = {
 
 @dataclass(frozen=True, eq=False)
 class Areas:
-    """One depth of one dimension: the code of every area and the number of its parent."""
+    """One depth of one dimension: its level, the code of every area, and its parent's number."""
 
+    level: str
     codes: pd.Index
     parent: np.ndarray
 
@@ -75,16 +77,21 @@ class TripsTree:
     refined: tuple[int, ...]
     columns: tuple[dict, ...]
     total: int | None
-    level_names: tuple[tuple[str, ...], ...]
 
     def level_name(self, level: int) -> str:
         """The levels that the refined dimensions have reached."""
-        names = [
-            own[depth]
-            for own, depth in zip(self.level_names, self.depths(level), strict=True)
-            if depth
-        ]
+        found = zip(self.areas, self.depths(level), strict=True)
+        names = [own[depth].level for own, depth in found if depth]
         return ", ".join(names) or "root"
+
+    @property
+    def depth(self) -> int:
+        """The level of the leaves."""
+        return len(self.refined)
+
+    def n_nodes(self, level: int) -> int:
+        """All nodes of a level."""
+        return math.prod(self.sizes(level))
 
     def depths(self, level: int) -> tuple[int, ...]:
         """How often each dimension has been refined down to a level."""
@@ -117,58 +124,25 @@ def read_tree(root: Path) -> TripsTree:
     folder = root / "spine" / "trips"
     facts = json.loads((folder / "tree.json").read_text(encoding="utf-8"))
     table = pq.read_table(folder / "areas.parquet").to_pandas()
-    dimensions, level_names = [], []
+    dimensions = []
     for name in facts["dimensions"]:
-        own = table[table["dimension"] == name]
         levels: list[Areas] = []
-        for depth in range(int(own["depth"].max()) + 1):
-            rows = own[own["depth"] == depth]
-            areas = Areas(pd.Index(rows["code"]), rows["parent"].to_numpy())
-            if levels and not np.array_equal(
-                np.unique(areas.parent), np.arange(len(levels[-1].codes))
-            ):
+        for _, rows in table[table["dimension"] == name].groupby("depth"):
+            areas = Areas(rows["level"].iloc[0], pd.Index(rows["code"]), rows["parent"].to_numpy())
+            above = np.arange(len(levels[-1].codes)) if levels else np.unique(areas.parent)
+            if not np.array_equal(np.unique(areas.parent), above):
                 raise UnusableRunFile("areas.parquet has parents that are not areas, or no parents")
             if areas.codes.has_duplicates:
                 raise UnusableRunFile(f"areas.parquet names an area of {name} twice at one depth")
             levels.append(areas)
         dimensions.append(tuple(levels))
-        names = own.drop_duplicates("depth").sort_values("depth")["level"]
-        level_names.append(tuple(names))
     return TripsTree(
         tuple(facts["dimensions"]),
         tuple(dimensions),
         tuple(facts["refined"]),
         tuple(facts["columns"]),
         facts["total"],
-        tuple(level_names),
     )
-
-
-def read_level(
-    tree: TripsTree, level: int, paths: list[Path], value: str
-) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes in files of one level, and their values, in the order of the rows.
-
-    Raises UnusableRunFile for a value that is not an integer.
-    """
-    depths = tree.depths(level)
-    names = [name for name, depth in zip(tree.names, depths, strict=True) if depth]
-    nodes, values = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
-    for path in paths:
-        with pq.ParquetFile(path, read_dictionary=names) as file:
-            for group in range(file.num_row_groups):
-                table = file.read_row_group(group, columns=[*names, value])
-                column = table[value]
-                if column.null_count or not pa.types.is_integer(column.type):
-                    raise UnusableRunFile(f"a {value} in {path.name} is not a whole number")
-                nodes.append(nodes_of(tree, level, table, path.name))
-                values.append(column.to_numpy())
-    return np.concatenate(nodes), np.concatenate(values)
-
-
-def level_paths(root: Path, kind: str, level: int, folder: str = "") -> list[Path]:
-    """Files of a level below `kind`, in the order of their names."""
-    return sorted((root / kind / f"level_{level:02d}" / folder).glob("*.parquet"))
 
 
 def nodes_of(tree: TripsTree, level: int, table: pa.Table, name: str) -> np.ndarray:
@@ -178,9 +152,8 @@ def nodes_of(tree: TripsTree, level: int, table: pa.Table, name: str) -> np.ndar
         if not depth:
             parts.append(np.zeros(table.num_rows, dtype=np.int64))
             continue
-        column = encode_texts(table[dimension].combine_chunks())
-        numbers = areas[depth].codes.get_indexer(column.dictionary.to_pylist())
-        part = numbers[column.indices.to_numpy()]
+        texts, number = number_texts(table[dimension].combine_chunks())
+        part = areas[depth].codes.get_indexer(texts)[number]
         if (part < 0).any():
             raise UnusableRunFile(f"{name} names an area that is not of its level")
         parts.append(part)
@@ -188,44 +161,84 @@ def nodes_of(tree: TripsTree, level: int, table: pa.Table, name: str) -> np.ndar
 
 
 @dataclass(frozen=True)
-class Promise:
-    """Expectations on a run's files from settings, plan and tree.
+class TripsRun:
+    """A run's settings, plan and tree, and the expectations on its files that follow from them."""
 
-    levels : the measured levels.
-    threshold : the smallest count that the stability histogram may list, None for others.
-    top_down : whether counts are consistent and not negative.
-    children_measured : whether a level's measured nodes are the children of the positive nodes
-        above, and `every_node` whether they are all nodes; else they were chosen in another way.
-    """
+    root: Path
+    settings: Mapping[str, Any]
+    tree: TripsTree
+    planned: plan.Plan
 
-    levels: tuple[int, ...]
-    threshold: int | None
-    top_down: bool
-    children_measured: bool
-    every_node: bool
+    @classmethod
+    def read(cls, root: Path) -> TripsRun:
+        """Those of the run below `root`; raises UnusableRunFile."""
+        return cls(root, read_settings(root), read_tree(root), plan.read_plan(root))
 
+    @property
+    def mechanism(self) -> str:
+        """Name of the mechanism."""
+        return str(self.settings["mechanism"]["name"])
 
-def expectation(root: Path, tree: TripsTree) -> Promise:
-    """Compute the expectations on the run below `root`; raises UnusableRunFile."""
-    own = read_settings(root)["mechanism"]
-    n_nodes = sum(n_all(tree, level) for level in range(len(tree.refined) + 1))
-    is_whole = own["name"] == "inftda_full_information" and n_nodes <= own["most_nodes"]
-    is_selected = own["name"] == "inftda_full_information" and not is_whole
-    top_down = own["name"] not in LEAVES
-    is_histogram = own["name"] == "stability_histogram"
-    stored = read_json(root, Path(FOLDER) / "plan.json")
-    return Promise(
-        tuple(int(own.part.removeprefix("level_")) for own in read_plan(root).measures),
-        stored["threshold"] if is_histogram else None,
-        top_down,
-        top_down and not is_whole and not is_selected,
-        not is_histogram and (is_whole or not top_down),
-    )
+    @property
+    def is_top_down(self) -> bool:
+        """Whether counts are consistent and not negative."""
+        return self.mechanism not in LEAVES
 
+    @property
+    def is_histogram(self) -> bool:
+        """Whether counts from a threshold on are listed alone."""
+        return self.mechanism == "stability_histogram"
 
-def n_all(tree: TripsTree, level: int) -> int:
-    """All nodes of a level."""
-    return math.prod(tree.sizes(level))
+    @property
+    def is_exact(self) -> bool:
+        """Whether the number of trips is public."""
+        privacy = self.settings["privacy"]
+        return privacy["neighbors"] == "bounded" and privacy.get("total") != "measured"
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """The measured levels."""
+        return tuple(int(own.part.removeprefix("level_")) for own in self.planned.measures)
+
+    @cached_property
+    def threshold(self) -> int | None:
+        """The smallest count that the stability histogram may list, None for others."""
+        stored = read_json(self.root, Path(FOLDER) / "plan.json")
+        return int(stored["threshold"]) if self.is_histogram else None
+
+    @property
+    def measured(self) -> str:
+        """Which nodes of a level are measured: all, the children of the positive ones above, or
+        those that noise or estimates have chosen."""
+        if self.mechanism == "inftda_full_information":
+            n_nodes = sum(self.tree.n_nodes(level) for level in range(self.tree.depth + 1))
+            return "all" if n_nodes <= self.settings["mechanism"]["most_nodes"] else "chosen"
+        of_leaves = dict(zip(LEAVES, ("all", "chosen"), strict=True))
+        return of_leaves.get(self.mechanism, "children")
+
+    def measurements(self, level: int) -> Path:
+        """Folder of the measurements of a level."""
+        return self.root / "measurements" / "trips" / f"level_{level:02d}" / "dpqueries"
+
+    def estimates(self, level: int) -> tuple[np.ndarray, np.ndarray]:
+        """Nodes of a level and their estimates, as `read_level` has them."""
+        folder = self.root / "estimates" / "trips" / f"level_{level:02d}"
+        return self.read_level(level, folder, "count")
+
+    def read_level(self, level: int, folder: Path, value: str) -> tuple[np.ndarray, np.ndarray]:
+        """Nodes in files of one level, and their values, in the order of the rows.
+
+        Raises UnusableRunFile for a value that is not an integer.
+        """
+        depths = self.tree.depths(level)
+        names = [name for name, depth in zip(self.tree.names, depths, strict=True) if depth]
+        nodes, values = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+        for batch in read_batches(folder, [*names, value], names):
+            if not pa.types.is_integer(batch.column(value).type):
+                raise UnusableRunFile(f"a {value} in {folder.parent.name} is not a whole number")
+            nodes.append(nodes_of(self.tree, level, pa.table(batch), folder.parent.name))
+            values.append(batch.column(value).to_numpy())
+        return np.concatenate(nodes), np.concatenate(values)
 
 
 def check_privacy(root: Path, failures: Failures) -> None:
@@ -234,83 +247,68 @@ def check_privacy(root: Path, failures: Failures) -> None:
 
     To be called before noise is drawn. Raises UnusableRunFile for a plan of another form.
     """
-    settings, tree = read_settings(root), read_tree(root)
-    privacy, due = settings["privacy"], expectation(root, tree)
-    is_histogram, is_bounded = due.threshold is not None, privacy["neighbors"] == "bounded"
-    is_exact = is_bounded and privacy.get("total") != "measured"
-    loss = None if privacy["infinite"] else _loss(root, privacy, is_histogram, failures)
-    delta = Fraction(privacy.get("delta") or REPORT_DELTA)
-    kind = LAPLACE if is_histogram else GAUSSIAN
+    run = TripsRun.read(root)
+    privacy, tree, is_histogram = run.settings["privacy"], run.tree, run.is_histogram
+    loss = None if privacy["infinite"] else _loss(run, failures)
+    delta = Fraction(privacy.get("delta") or plan.REPORT_DELTA)
+    most = None if loss is None else _most_trips(privacy)
+    kind = plan.LAPLACE if is_histogram else plan.GAUSSIAN
     guarantees = []
     if loss is not None:
-        own = plan.make_guarantee(
+        own = plan.Guarantee(
             UNIVERSE,
             privacy["neighbors"],
             loss,
-            is_pure=is_histogram,
+            kind,
             delta=delta if is_histogram else Fraction(0),
-            mechanism=kind,
             epsilon_delta=delta,
         )
         guarantees.append(own)
-    if due.threshold is not None:
-        _check_threshold(privacy, due.threshold, failures)
-    elif due.top_down:
-        _check_unmeasured(tree, due.levels, is_exact, failures)
-    if not due.top_down and due.levels != (len(tree.refined),):
+    if run.threshold is not None:
+        _check_threshold(privacy, run.threshold, failures)
+    if run.is_top_down:
+        _check_unmeasured(run, failures)
+    elif run.levels != (tree.depth,):
         failures.add("other levels are measured than the leaves")
-    if (tree.total is not None) != is_exact:
+    if (tree.total is not None) != run.is_exact:
         failures.add("tree.json has a total, or lacks it, against the settings")
-    wanted = plan.Plan(
-        "trips",
-        privacy["dataset"],
-        tuple(_measures(root, settings, tree, due, loss)),
-        tuple(guarantees),
-        tuple(guarantees),
-        ("areas", *(("number of trips",) if is_exact else ())),
-        frozenset(
-            [
-                "settings.toml",
-                *(f"{FOLDER}/{n}" for n in ("tree.json", "areas.parquet", "plan.json")),
-            ]
-        ),
-        ("confidential/trips/leaves.parquet",),
-    )
-    plan.check_plan(root, wanted, settings, failures)
-    plan.check_sums(root, failures)
-
-
-def _measures(
-    root: Path, settings: Mapping[str, Any], tree: TripsTree, due: Promise, loss: Fraction | None
-) -> list[plan.Measure]:
-    found, privacy, is_histogram = [], settings["privacy"], due.threshold is not None
-    most = None if loss is None else _most_trips(privacy)
-    for level, share in _shares(root, settings, due.levels).items():
-        own = plan.make_measure(
+    measures = [
+        plan.Measure(
             UNIVERSE,
             tree.level_name(level),
             "positive counts" if is_histogram else "counts",
-            areas=n_all(tree, level),
+            areas=tree.n_nodes(level),
             answers=None,
             share=share,
             loss=None if loss is None else loss * share,
             moved=most if is_histogram else squared_sensitivity(tree, level, privacy),
-            mechanism=LAPLACE if is_histogram else GAUSSIAN,
+            mechanism=kind,
             part=f"level_{level:02d}",
         )
-        found.append(own)
-    return found
+        for level, share in _shares(run).items()
+    ]
+    files = (f"{FOLDER}/{name}" for name in ("tree.json", "areas.parquet", "plan.json"))
+    wanted = plan.Plan(
+        "trips",
+        privacy["dataset"],
+        tuple(measures),
+        tuple(guarantees),
+        tuple(guarantees),
+        ("areas", *(("number of trips",) if run.is_exact else ())),
+        frozenset(["settings.toml", *files]),
+        ("confidential/trips/leaves.parquet",),
+    )
+    plan.check_plan(root, wanted, run.settings, failures)
+    plan.check_sums(root, failures)
 
 
-def _shares(
-    root: Path, settings: Mapping[str, Any], levels: tuple[int, ...]
-) -> dict[int, Fraction]:
+def _shares(run: TripsRun) -> dict[int, Fraction]:
     """Shares as the settings say; optimised ones as the plan has them, since any that are positive
     and add to 1 will do."""
-    own = settings["mechanism"]
+    own, levels = run.settings["mechanism"], run.levels
     given = "uniform" if own["name"] in LEAVES else own["shares"]
     if given == "optimised":
-        return dict(zip(levels, (one.share for one in read_plan(root).measures), strict=True))
+        return dict(zip(levels, (one.share for one in run.planned.measures), strict=True))
     if isinstance(given, str):
         ratio = Fraction(1) if given == "uniform" else Fraction(own["share_ratio"])
         given = [ratio**n for n in range(len(levels))]
@@ -318,18 +316,17 @@ def _shares(
     return {n: weight / sum(weights) for n, weight in zip(levels, weights, strict=True)}
 
 
-def _loss(
-    root: Path, privacy: Mapping[str, Any], is_histogram: bool, failures: Failures
-) -> Fraction:
+def _loss(run: TripsRun, failures: Failures) -> Fraction:
     """The budget spent: the rho or epsilon of the settings, or the plan's rho where it follows from
     their epsilon and delta.
     """
+    privacy = run.settings["privacy"]
     if privacy.get("rho") is not None:
         return Fraction(privacy["rho"])
     epsilon, delta = Fraction(privacy["epsilon"]), Fraction(privacy["delta"])
-    if is_histogram:
+    if run.is_histogram:
         return epsilon
-    found = sum((own.loss or Fraction(0) for own in read_plan(root).measures), Fraction(0))
+    found = sum((own.loss or Fraction(0) for own in run.planned.measures), Fraction(0))
     due = plan.rho_of(epsilon, delta, is_tight=privacy["conversion"] == "tight")
     if not -ROUNDED / 10 <= float((due - found) / due) <= ROUNDED:
         failures.add(f"the plan's rho {found} differs from epsilon and delta in the settings")
@@ -360,36 +357,34 @@ def _check_threshold(privacy: Mapping[str, Any], threshold: int, failures: Failu
         failures.add(f"the threshold {threshold} differs from the settings' delta")
 
 
-def _check_unmeasured(
-    tree: TripsTree, levels: tuple[int, ...], is_exact: bool, failures: Failures
-) -> None:
+def _check_unmeasured(run: TripsRun, failures: Failures) -> None:
     """Check that a level without noise is one that neighbours cannot change, or one of only
     children."""
     n_above = None
-    for level in range(len(tree.refined) + 1):
-        n = n_all(tree, level)
-        if level not in levels and not (level == 0 and is_exact) and n != n_above:
+    for level in range(run.tree.depth + 1):
+        n = run.tree.n_nodes(level)
+        is_public = level == 0 and run.is_exact
+        if level not in run.levels and not is_public and n != n_above:
             failures.add(f"level {level} is not measured, but does not follow from the one above")
-        if level in levels and level == 0 and is_exact:
+        if level in run.levels and is_public:
             failures.add("an invariant root is measured")
         n_above = n
 
 
-def check_losses(root: Path, failures: Failures) -> None:
+def check_losses(run: TripsRun, failures: Failures) -> None:
     """Every file of a level has the variance and the loss of the plan."""
-    parts = {own.part: own for own in read_plan(root).measures}
-    folder = root / "measurements" / "trips"
-    if not {path.name for path in folder.glob("level_*")} <= set(parts):
+    folder = run.root / "measurements" / "trips"
+    if not {path.name for path in folder.glob("level_*")} <= {m.part for m in run.planned.measures}:
         failures.add("a level is measured that the plan does not have")
-    for part, own in parts.items():
+    for level, own in zip(run.levels, run.planned.measures, strict=True):
         due = "inf" if own.loss is None else str(own.loss)
-        for path in level_paths(root, "measurements/trips", int(part[-2:]), "dpqueries"):
+        for path in sorted(run.measurements(level).glob("*.parquet")):
             table = pq.read_table(path, columns=["plb", "variance"])
             for row in table.group_by(["plb", "variance"]).aggregate([]).to_pylist():
                 if str(row["plb"]) != due:
-                    failures.add(f"{part} has a loss of {row['plb']}, and the plan {due}")
+                    failures.add(f"{own.part} has a loss of {row['plb']}, and the plan {due}")
                 if not math.isclose(row["variance"], own.variance or 0, rel_tol=RELATIVE_TOLERANCE):
-                    failures.add(f"{part} does not have the variance of the plan's noise")
+                    failures.add(f"{own.part} does not have the variance of the plan's noise")
 
 
 def squared_sensitivity(tree: TripsTree, level: int, privacy: Mapping[str, Any]) -> int:
@@ -428,66 +423,51 @@ def run_checks(root: Path, release: Path) -> tuple[Outcome, ...]:
     names = {**ALWAYS, **TOP_DOWN}
     failures = {name: Failures() for name in names}
     with unusable_files_fail(*failures.values()):
-        settings = read_settings(root)
-        if settings["mechanism"]["name"] in LEAVES:
-            names = dict(ALWAYS)
-        tree, is_private = read_tree(root), plan.not_private_reason(settings) is None
+        run = TripsRun.read(root)
+        names = {**ALWAYS, **TOP_DOWN} if run.is_top_down else dict(ALWAYS)
+        is_private = plan.not_private_reason(run.settings) is None
         with unusable_files_fail(failures["privacy_accounting"]):
             check_privacy(root, failures["privacy_accounting"])
         with unusable_files_fail(failures["measured_loss_is_the_budget"]):
-            check_losses(root, failures["measured_loss_is_the_budget"])
-        expected = expectation(root, tree)
+            check_losses(run, failures["measured_loss_is_the_budget"])
         with unusable_files_fail(failures["measurements_are_complete"]):
-            _check_measured(root, tree, expected, failures["measurements_are_complete"])
-        with unusable_files_fail(*failures.values()):
-            depth = len(tree.refined)
-            leaves = read_level(tree, depth, level_paths(root, "estimates/trips", depth), "count")
-            if expected.top_down:
-                _check_levels(root, tree, failures)
-            _check_table(tree, leaves, release, is_private, failures)
-            own = failures["range_queries_add_up"]
-            _check_range_queries(tree, leaves, release, is_private, own)
+            _check_measured(run, failures["measurements_are_complete"])
+        leaves = run.estimates(run.tree.depth)
+        if run.is_top_down:
+            _check_levels(run, failures)
+        _check_table(run.tree, leaves, release, is_private, failures["table_is_the_estimates"])
+        own = failures["range_queries_add_up"]
+        _check_range_queries(run.tree, leaves, release, is_private, own)
     return tuple(failures[name].outcome(name, UNIVERSE, detail) for name, detail in names.items())
 
 
-def _check_measured(root: Path, tree: TripsTree, expected: Promise, failures: Failures) -> None:
-    for level in expected.levels:
-        paths = level_paths(root, "measurements/trips", level, "dpqueries")
-        if [path.stem for path in paths] != ["00000"]:
+def _check_measured(run: TripsRun, failures: Failures) -> None:
+    for level in run.levels:
+        folder = run.measurements(level)
+        if [path.name for path in folder.glob("*.parquet")] != ["00000.parquet"]:
             failures.add(f"level {level} has not one file of measurements")
-        nodes, values = read_level(tree, level, paths, "value")
+        nodes, values = run.read_level(level, folder, "value")
         if not _are_distinct(nodes):
             failures.add(f"level {level} measures a node twice")
-        if expected.threshold is not None and (values < expected.threshold).any():
+        if run.threshold is not None and (values < run.threshold).any():
             failures.add("a count below the threshold was published")
-        n_nodes = n_all(tree, level)
-        if expected.every_node and nodes.size != n_nodes:
+        n_nodes = run.tree.n_nodes(level)
+        if run.measured == "all" and nodes.size != n_nodes:
             failures.add(f"level {level} has {n_nodes} nodes, but {nodes.size} were measured")
-        if expected.children_measured and level:
-            above, _ = read_level(
-                tree, level - 1, level_paths(root, "estimates/trips", level - 1), "count"
-            )
-            _check_families(tree, level, above, nodes, failures)
+        if run.measured == "children" and level:
+            # Measured nodes, which are distinct, are all children of the positive nodes above.
+            parents, n_measured = np.unique(run.tree.parents(level, nodes), return_counts=True)
+            above = np.sort(run.estimates(level - 1)[0])
+            if not np.array_equal(parents, above):
+                failures.add(f"level {level} was not measured below the positive nodes above it")
+            elif not np.array_equal(n_measured, run.tree.n_children(level - 1, above)):
+                failures.add(f"level {level} lacks children of a positive node above it")
 
 
-def _check_families(
-    tree: TripsTree, level: int, above: np.ndarray, nodes: np.ndarray, failures: Failures
-) -> None:
-    """Measured nodes, which are distinct, are all children of the positive nodes above."""
-    parents, n_measured = np.unique(tree.parents(level, nodes), return_counts=True)
-    above = np.sort(above)
-    if not np.array_equal(parents, above):
-        failures.add(f"level {level} was not measured below the positive nodes above it")
-    elif not np.array_equal(n_measured, tree.n_children(level - 1, above)):
-        failures.add(f"level {level} lacks children of a positive node above it")
-
-
-def _check_levels(root: Path, tree: TripsTree, failures: Mapping[str, Failures]) -> None:
-    above: pd.Series | None = None
-    for level in range(len(tree.refined) + 1):
-        nodes, counts = read_level(
-            tree, level, level_paths(root, "estimates/trips", level), "count"
-        )
+def _check_levels(run: TripsRun, failures: Mapping[str, Failures]) -> None:
+    tree, above = run.tree, None
+    for level in range(tree.depth + 1):
+        nodes, counts = run.estimates(level)
         if (counts <= 0).any():
             failures["counts_are_positive"].add(f"level {level} has a count that is not positive")
         if not _are_distinct(nodes):
@@ -497,7 +477,7 @@ def _check_levels(root: Path, tree: TripsTree, failures: Mapping[str, Failures])
             if tree.total is not None and counts.sum() != tree.total:
                 total.add("the root is not the invariant total")
             # A measured root cannot be recognised by its noisy count alone.
-            if tree.total is None and not level_paths(root, "measurements/trips", 0, "dpqueries"):
+            if tree.total is None and not run.measurements(0).is_dir():
                 total.add("the root is neither invariant nor measured")
         elif not above.equals(_sums(tree.parents(level, nodes), counts)):
             failures["children_add_to_parents"].add(f"level {level} does not add to the one above")
@@ -509,29 +489,30 @@ def _check_table(
     leaves: tuple[np.ndarray, np.ndarray],
     folder: Path,
     is_private: bool,
-    failures: Mapping[str, Failures],
+    failures: Failures,
 ) -> None:
-    own = failures["table_is_the_estimates"]
-    with unusable_files_fail(own):
-        table = checked_table(folder, "trips", is_private=is_private, failures=own)
+    with unusable_files_fail(failures):
+        table = checked_table(folder, "trips", is_private=is_private, failures=failures)
         names = [column["name"] for column in tree.columns]
         if table.column_names != [*names, "count"]:
             raise UnusableRunFile("trips.parquet has other columns than the input")
         parts = []
         for number, areas in enumerate(tree.areas):
-            column = next(
+            (column,) = (
                 c for c in tree.columns if c["dimension"] == number and c["depth"] == len(areas) - 1
             )
             codes = areas[-1].codes.astype("int64") if column["is_integer"] else areas[-1].codes
             parts.append(codes.get_indexer(table[column["name"]].to_pandas()))
-            own.add_each(parts[-1] < 0, lambda i: f"row {i} of trips.parquet has no known area")
-        if own.count:
+            failures.add_each(
+                parts[-1] < 0, lambda i: f"row {i} of trips.parquet has no known area"
+            )
+        if failures.count:
             return
-        nodes = np.ravel_multi_index(parts, tree.sizes(len(tree.refined)))
+        nodes = np.ravel_multi_index(parts, tree.sizes(tree.depth))
         if pc.any(pc.equal(table["count"], 0)).as_py() or not _are_distinct(nodes):
-            own.add("trips.parquet has rows of zero trips, or two rows of one cell")
+            failures.add("trips.parquet has rows of zero trips, or two rows of one cell")
         if not _sums(nodes, table["count"].to_numpy()).equals(_sums(*leaves)):
-            own.add("trips.parquet is not the estimates of the leaves")
+            failures.add("trips.parquet is not the estimates of the leaves")
 
 
 def _check_range_queries(
@@ -544,8 +525,8 @@ def _check_range_queries(
     with unusable_files_fail(failures):
         table = checked_table(folder, "range_queries", is_private=is_private, failures=failures)
         nodes, counts = leaves
-        for level in range(len(tree.refined), -1, -1):
-            if level < len(tree.refined):
+        for level in range(tree.depth, -1, -1):
+            if level < tree.depth:
                 nodes = tree.parents(level + 1, nodes)
             due, rows = _sums(nodes, counts), table.filter(pc.equal(table["level"], level))
             nodes, counts = due.index.to_numpy(), due.to_numpy()

@@ -18,8 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from scipy import sparse
 
-from ...validation.input_rules import ADULT_AGE, NURSING_FACILITY, applicable_rules
-from ...validation.rules import Rule
+from ...validation.rules import ADULT_AGE, NURSING_FACILITY, Rule, applicable_rules
 from ..ledger.recognition import InputDigest, RecordColumn, digest_of_parts
 from ..tables.area_lists import read_whole
 from ..tables.columns import CodedColumn, KeyIndex, is_blank_key, zeros

@@ -18,8 +18,7 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from ...validation.expectations import readable
-from ...validation.rules import Rule, count_violations
+from ...validation.rules import Rule, count_violations, readable
 from ..ledger.recognition import InputDigest, RecordColumn, input_digest, people_digests
 from ..tables.findings import InputCheck, UnreadableInput
 from ..tables.sources import InputFile, input_files, refuse_shared

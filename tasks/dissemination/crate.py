@@ -19,7 +19,7 @@ from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
 from ..runs.files import sha256_of_file, write_text
 from ..runs.work import read_tasks
-from .finished import Office, finished_release
+from .registration import Office, finished_release
 
 METADATA = "ro-crate-metadata.json"
 CONTEXT = (

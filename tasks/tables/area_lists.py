@@ -15,8 +15,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from ...validation.input_rules import AREA_RULES
-from ...validation.rules import Rule
+from ...validation.rules import AREA_RULES, Rule
 from ..runs.errors import InputRefused
 from .columns import CodedColumn, GrowingColumn, KeyColumn
 from .findings import refuse_unreadable

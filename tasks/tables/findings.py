@@ -2,10 +2,10 @@
 
 Records of the check of a run's input: public outcomes, and confidential counts.
 
-`validation/data_docs/index.html` has every rule in words, whether it was met, and the expectations
-that Great Expectations evaluated, in its own words; `confidential/data_docs/` counts the
-rows that break each rule. Its site builder is not used, since its pages load scripts, styles and
-pictures from a dozen hosts and show nothing without them.
+`validation/data_docs/index.html` has every rule in words, and whether it was met;
+`confidential/data_docs/` counts the rows that break each rule. The site builder of Great
+Expectations is not used, since its pages load scripts, styles and pictures from a dozen hosts and
+show nothing without them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from ...validation.outcome import Outcome
-from ..pages.document import NONE, Block, Details, Document, FrontPage, Section, Table
+from ..pages.document import NONE, Document, FrontPage, Section, Table
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
 from ..runs.files import write_page, write_record
@@ -159,7 +159,7 @@ def write_input_outcomes(
 
 
 def _rules_page(check: InputCheck[object], with_counts: bool, stamp: str | None) -> Document:
-    """Every rule in words with its outcome, unmet ones first, and its expectations, by table."""
+    """Every rule in words with its outcome, unmet ones first, by table."""
     suites: dict[str, list[Outcome]] = {}
     for rule in check.outcomes:
         suites.setdefault(rule.subject, []).append(rule)
@@ -171,18 +171,11 @@ def _rules_page(check: InputCheck[object], with_counts: bool, stamp: str | None)
         sections.append(Section("Rules not met", (Table(("table", "rule"), failed),)))
     for suite, rules in suites.items():
         ordered = sorted(rules, key=lambda rule: rule.passed)
-        rows = tuple((_rule_in_words(rule), _outcome(rule.passed)) for rule in ordered)
-        evaluated = tuple(
-            (_words(rule.name), expectation.sentence, _outcome(expectation.passed))
-            for rule in ordered
-            for expectation in rule.expectations
+        rows = tuple(
+            (_rule_in_words(rule), "passed" if rule.passed else "FAILED") for rule in ordered
         )
-        content: list[Block] = [Table(("rule", "outcome"), rows, "outcome")]
-        if evaluated:
-            headers = ("rule", "expectation of its distinct values", "outcome")
-            words = "Expectations in the words of Great Expectations"
-            content.append(Details(words, (Table(headers, evaluated, "outcome"),)))
-        sections.append(Section(f"Rules on {_words(suite)}", tuple(content)))
+        listed = Table(("rule", "outcome"), rows, "outcome")
+        sections.append(Section(f"Rules on {_words(suite)}", (listed,)))
     if check.files:
         rows_of = [(own.name, NONE if own.n_rows is None else own.n_rows) for own in check.files]
         shown = 1 + with_counts
@@ -225,7 +218,3 @@ def _findings_page(findings: Sequence[Finding], stamp: str | None) -> Document:
 
 def _words(name: str) -> str:
     return name.replace("_", " ")
-
-
-def _outcome(passed: bool) -> str:
-    return "passed" if passed else "FAILED"

@@ -1,6 +1,6 @@
 """Evidence: rows per distinct value of the columns that the rules on an input are checked on.
 
-Our own code counts the rows that break a rule, and `validation.expectations` evaluates it on the
+Our own code counts the rows that break a rule, and `validation.rules` evaluates it on the
 distinct values: of a column, or yes and no where a rule is about rows together or several columns.
 
 Files of an input that were read: formats, rows, and copies among them.
@@ -18,9 +18,8 @@ from typing import TypeVar
 import numpy as np
 import pandas as pd
 
-from ...validation.expectations import run_suites
 from ...validation.outcome import Outcome
-from ...validation.rules import Rule, Value, count_violations
+from ...validation.rules import Rule, Value, count_violations, run_suites
 from .columns import CodedColumn, key_hashes
 from .findings import FileRead, Finding, InputCheck
 from .readers import Batch

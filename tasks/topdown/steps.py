@@ -6,9 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from ..dissemination.csvw import write_csvw
-from ..dissemination.geoparquet import write_geoparquet
-from ..dissemination.sdmx import write_sdmx
+from ..dissemination.formats import write_csvw, write_geoparquet, write_sdmx
 from ..runs.directory import RunDirectory
 from ..runs.handles import Made, created, created_or_reused, once, reused
 from ..runs.steps import step

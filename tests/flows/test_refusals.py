@@ -15,7 +15,7 @@ import pytest
 from spineflow.flows.cli import main
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS
-from spineflow.validation.expectations import by_the_rules_alone
+from spineflow.validation.rules import by_the_rules_alone
 
 from tests.census_inputs import generate_texts
 

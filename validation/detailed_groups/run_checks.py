@@ -26,7 +26,7 @@ import pandas as pd
 
 from .. import plan
 from ..outcome import Failures, Outcome
-from ..plan import GAUSSIAN, LAPLACE, Guarantee, Measure, make_guarantee, make_measure
+from ..plan import GAUSSIAN, LAPLACE, Guarantee, Measure
 from ..run_files import read_settings, unusable_files_fail
 from . import group_counts, universe
 from .group_counts import GroupCounts
@@ -116,7 +116,7 @@ def _measures(promise: Promise, level: Level, n_answers: int | None) -> Iterator
         parts = {f"{where}/{level.level}/{stage}": own for stage, own in shares.items()}
     for part, share in parts.items():
         of_level, _, query = part.rpartition("/")
-        yield make_measure(
+        yield Measure(
             promise.tabulation.universe,
             of_level,
             query,
@@ -144,13 +144,12 @@ def _guarantee(
     """The guarantee for some tabulations in some passes, by default all."""
     first = promised[0]
     is_of_one = first.tabulation is PERSONS
-    return make_guarantee(
+    return Guarantee(
         universe,
         "unbounded" if is_of_one else "unbounded_one_of_several",
         _total(promised, passes),
-        is_pure=first.is_pure,
+        _mechanism(first),
         bounded_factor=Fraction(2 if is_of_one else 4),
-        mechanism=_mechanism(first),
     )
 
 

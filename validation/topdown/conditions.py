@@ -26,8 +26,8 @@ from scipy import sparse
 
 from ..outcome import Failures
 from ..run_files import UnusableRunFile, positions, read_json
-from .declaration import TOTAL, Cells, Declaration, PublicAreas, incidence, wrap_in_list
-from .measurements import LevelEstimates, batches_of_level, count_unknown, lengths_of_lists
+from .declaration import TOTAL, Cells, Declaration, PublicAreas, incidence, no_counts, wrap_in_list
+from .measurements import batches_of_level, count_unknown, lengths_of_lists
 from .spine import RunSpine, SpineLevel, SpinePart
 
 COMPLETE = "constraints_are_complete"
@@ -120,7 +120,7 @@ class _Conditions:
     def zeros(self) -> Iterator[Condition]:
         for name, mask in self.declaration.zeros(self.universe).items():
             column = sparse.csr_array(mask[:, None].astype(np.int64))
-            yield Condition(f"{name}_con", ZEROS, "=", column, lambda at: _empty_sums(at.size, 1))
+            yield Condition(f"{name}_con", ZEROS, "=", column, lambda at: no_counts(at.size, 1))
 
     def invariants(self) -> Iterator[Condition]:
         last = self.declaration.geolevels[-1]
@@ -210,7 +210,7 @@ class _Conditions:
         }
 
         def limits(areas: np.ndarray) -> sparse.csr_array:
-            sums = _empty_sums(areas.size, next(iter(found.values())).shape[1] if found else 1)
+            sums = no_counts(areas.size, next(iter(found.values())).shape[1] if found else 1)
             for name, matrix in found.items():
                 sums = sums + sign * (self.counts_of(name, areas) @ matrix)
             return sparse.csr_array(sums)
@@ -301,10 +301,6 @@ class _Conditions:
         yield from self._agreement({**own, "where": {}}, low, high)
 
 
-def _empty_sums(n: int, n_rows: int) -> sparse.csr_array:
-    return sparse.csr_array((n, n_rows), dtype=np.int64)
-
-
 @dataclass(frozen=True, eq=False)
 class LevelUnits:
     """Position of a condition's units at a geolevel: mask `is_whole` (n,) of the geounits that are
@@ -374,7 +370,7 @@ class HeldLevels:
         first = 1 if part.depth else 0
         place = [part.geounit_of_area(self._spine, i) for i in range(first, len(part.levels))]
         levels = part.levels[first:]
-        due = [[_empty_sums(x.n, c.counted.shape[1]) for c, _ in self._conditions] for x in levels]
+        due = [[no_counts(x.n, c.counted.shape[1]) for c, _ in self._conditions] for x in levels]
         for start in range(0, part.areas.size, AREAS_AT_ONCE):
             here = slice(start, start + AREAS_AT_ONCE)
             for number, (condition, _) in enumerate(self._conditions):
@@ -388,13 +384,12 @@ class HeldLevels:
         part: SpinePart,
         i: int,
         due: Sequence[sparse.csr_array],
-        estimates: LevelEstimates,
+        counts: sparse.csr_array,
         failures: Mapping[str, Failures],
     ) -> None:
-        """Hold a geolevel of a part to the conditions; raises UnusableRunFile for a file of another
-        form."""
-        level, counts = part.levels[i], estimates.counts(part.levels[i].n)
-        dues = []
+        """Hold a geolevel of a part, with estimates `(n, n_cells)`, to the conditions; raises
+        UnusableRunFile for a file of another form."""
+        level, dues = part.levels[i], []
         for (condition, of_levels), limits in zip(self._conditions, due, strict=True):
             units = of_levels[part.depth + i]
             is_whole, unit = (own[part.geounits[i]] for own in (units.is_whole, units.unit))

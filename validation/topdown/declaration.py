@@ -500,3 +500,8 @@ def incidence(row: np.ndarray, n_rows: int) -> sparse.csr_array:
     place = np.flatnonzero(row >= 0)
     ones = np.ones(place.size, dtype=np.int64)
     return sparse.csr_array(sparse.coo_array((ones, (place, row[place])), (row.size, n_rows)))
+
+
+def no_counts(n: int, n_rows: int) -> sparse.csr_array:
+    """Counts `(n, n_rows)` that are all zero."""
+    return sparse.csr_array((n, n_rows), dtype=np.int64)

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
@@ -28,7 +27,7 @@ from scipy import sparse
 from ..outcome import Failures
 from ..plan import gaussian_variance, laplace_variance
 from ..run_files import ROWS_PER_BATCH, UnusableRunFile, number_texts, read_batches
-from .declaration import Budget, Cells
+from .declaration import Budget, Cells, incidence
 from .spine import SpineLevel
 
 MEASURED, LOSS = "measurements_are_complete", "measured_loss_is_the_budget"
@@ -80,63 +79,25 @@ def count_unknown(folder: Path, level: SpineLevel) -> int:
     return n_unknown
 
 
-@dataclass(frozen=True)
-class LevelEstimates:
-    """The non-zero cells of one geolevel's estimates.
-
-    `key = geounit position * n_cells + cell`, ascending and without repetition; `count` is the
-    number of records, both int64 of shape `(n_nonzero,)`.
-    """
-
-    n_cells: int
-    key: np.ndarray
-    count: np.ndarray
-
-    def part(self, geounits: np.ndarray) -> LevelEstimates:
-        """The estimates of the geounits at these ascending positions, numbered from 0 in the
-        result."""
-        here = np.minimum(np.searchsorted(geounits, self.geounit), geounits.size - 1)
-        kept = geounits[here] == self.geounit
-        return LevelEstimates(
-            self.n_cells, here[kept] * self.n_cells + self.cell[kept], self.count[kept]
-        )
-
-    @property
-    def geounit(self) -> np.ndarray:
-        """Position of each entry's geounit."""
-        return self.key // self.n_cells
-
-    @property
-    def cell(self) -> np.ndarray:
-        """Cell of each entry."""
-        return self.key % self.n_cells
-
-    def counts(self, n: int) -> sparse.csr_array:
-        """The counts of n geounits, `(n, n_cells)`."""
-        shape = n, self.n_cells
-        return sparse.csr_array(sparse.coo_array((self.count, (self.geounit, self.cell)), shape))
-
-
-def no_estimates(n_cells: int) -> LevelEstimates:
-    """Estimates in which every cell is zero."""
-    return LevelEstimates(n_cells, np.zeros(0, np.int64), np.zeros(0, np.int64))
-
-
 def read_estimates(
     root: Path, universe: str, level: SpineLevel, n_cells: int, failures: Failures
-) -> LevelEstimates:
+) -> sparse.csr_array:
     """Read the estimates of a geolevel or a part of one, and check that they are counts.
 
     Counts are positive integers, cells are in 0 .. n_cells - 1, geocodes are in the spine, and each
     cell of a geounit appears once. Entries that break a rule are recorded and skipped (counts of a
     repeated cell are added up), so that the other checks can continue.
 
-    Raises UnusableRunFile if there is no file, or a column has another type.
+    Returns:
+        The counts of the level's geounits, `(n, n_cells)`.
+
+    Raises:
+        UnusableRunFile: There is no file, or a column has another type.
     """
     folder = root / "estimates" / universe / level.name
     if not any(folder.glob("*.parquet")):
         raise UnusableRunFile(f"there are no estimates at estimates/{universe}/{level.name}")
-    keys, counts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    found = [np.zeros((3, 0), dtype=np.int64)]
     for batch in batches_of_level(folder, ["geocode", "cell", "count"], level):
         for name in ("cell", "count"):
             column = batch.column(name)
@@ -153,49 +114,31 @@ def read_estimates(
         failures.add_each(~is_cell, f"{where} have a cell outside the schema")
         failures.add_each(count < 1, f"{where} have a count below 1")
         valid = (geounit >= 0) & is_cell & (count >= 1)
-        keys.append(geounit[valid] * n_cells + cell[valid])
-        counts.append(count[valid])
-    all_keys = np.concatenate(keys)
-    key, count = sum_counts(all_keys, np.concatenate(counts))
-    if key.size < all_keys.size:
-        failures.add(
-            f"the estimates of {level.name} have a cell of a geounit twice",
-            count=all_keys.size - key.size,
-        )
-    return LevelEstimates(n_cells, key, count)
+        found.append(np.array([geounit, cell, count])[:, valid])
+    geounit, cell, count = np.concatenate(found, axis=1)
+    counts = sparse.csr_array(sparse.coo_array((count, (geounit, cell)), (level.n, n_cells)))
+    if n_repeated := count.size - counts.nnz:
+        failures.add(f"the estimates of {level.name} have a cell of a geounit twice", n_repeated)
+    return counts
 
 
 def check_children_add_to_parents(
     parents: SpineLevel,
-    parent_estimates: LevelEstimates,
+    of_parents: sparse.csr_array,
     children: SpineLevel,
-    child_estimates: LevelEstimates,
+    of_children: sparse.csr_array,
     failures: Failures,
 ) -> None:
     """Check that in every cell the children's estimates add up to their parent's."""
-    n_cells = parent_estimates.n_cells
-    child_key = children.parent[child_estimates.geounit] * n_cells + child_estimates.cell
-    key, difference = sum_counts(
-        np.concatenate([child_key, parent_estimates.key]),
-        np.concatenate([child_estimates.count, -parent_estimates.count]),
-    )
+    sums = incidence(children.parent, parents.n).T @ of_children
+    off = sparse.coo_array(sums - of_parents)
     failures.add_each(
-        difference != 0,
+        off.data != 0,
         lambda i: (
-            f"in cell {key[i] % n_cells} of {parents.describe(key[i] // n_cells)} "
-            f"the children's sum is off by {difference[i]:+d}"
+            f"in cell {off.col[i]} of {parents.describe(off.row[i])} "
+            f"the children's sum is off by {off.data[i]:+d}"
         ),
     )
-
-
-def sum_counts(keys: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sum counts by key: the distinct keys, ascending, and their sums; fast for ascending keys."""
-    if not keys.size:
-        return keys, counts
-    order = np.argsort(keys, kind="stable")
-    keys, counts = keys[order], counts[order]
-    first = np.concatenate([[0], np.flatnonzero(keys[1:] != keys[:-1]) + 1])
-    return keys[first], np.add.reduceat(counts, first)
 
 
 def check_measurements(
@@ -284,7 +227,7 @@ def check_demanded(
     cells: Cells,
     budget: Budget,
     level: SpineLevel,
-    above: LevelEstimates | np.ndarray,
+    above: sparse.csr_array,
     failures: Failures,
 ) -> None:
     """Check that measurements on demand have the demanded rows, and no others.
@@ -294,28 +237,19 @@ def check_demanded(
     an only child, or whose parent has no records, demands no rows: the parent's estimate determines
     its counts.
 
-    above : estimates of the geolevel above, in the positions of `level.parent`; at the root, mask
-        (n_cells,) of the cells that are no structural zeros.
+    above : estimates of the geolevel above, in the positions of `level.parent`; of the root, ones
+        `(1, n_cells)` in the cells that are no structural zeros.
 
     Raises UnusableRunFile for a file of another layout.
     """
-    is_root = isinstance(above, np.ndarray)
-    parent = np.zeros(level.n, dtype=np.int64) if is_root else level.parent
-    if isinstance(above, np.ndarray):
-        demanding = np.zeros(1, dtype=np.int64), np.flatnonzero(above)
-    else:
-        has_choice = np.bincount(parent, minlength=int(above.geounit.max(initial=0)) + 1) > 1
-        chosen = has_choice[above.geounit]
-        demanding = above.geounit[chosen], above.cell[chosen]
+    is_root, parent = level.parent.min() < 0, np.maximum(level.parent, 0)
+    has_choice = (np.bincount(parent, minlength=above.shape[0]) > 1) | is_root
+    geounit, cell = above.nonzero()
+    geounit, cell = geounit[has_choice[geounit]].astype(np.int64), cell[has_choice[geounit]]
     demands = {}
     for name in budget.queries[level.name]:
         n_rows = cells.n_rows(name)
-        rows = cells.rows(name)[demanding[1]]
-        if is_root:
-            demanded = np.flatnonzero(np.bincount(rows, minlength=n_rows))
-        else:
-            demanded = np.unique(demanding[0] * n_rows + rows)
-        demands[name + SUFFIX] = demanded, n_rows
+        demands[name + SUFFIX] = np.unique(geounit * n_rows + cells.rows(name)[cell]), n_rows
     for batch in batches_of_level(
         root / "measurements" / cells.universe / level.name / budget.measurements,
         ("geocode", "query_name", "row", "value"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, lru_cache, partial
+from functools import cache, cached_property, lru_cache, partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -23,13 +23,11 @@ import pyarrow.parquet as pq
 from scipy import sparse
 
 from ..outcome import Failures
-from ..run_files import UnusableRunFile, encode_texts, number_texts, open_parquet, rows_between
+from ..run_files import UnusableRunFile, number_texts, open_parquet, rows_between
 from .declaration import TOTAL, Cells, Declaration, PublicAreas
-from .measurements import LevelEstimates, sum_counts
 from .spine import BLOCKS_PER_PART, RunSpine, SpineLevel
 
 MICRODATA = "microdata_tabulate_to_estimates"
-_NONE = np.zeros(0, dtype=np.int64)
 
 
 SEPARATOR = "\x1f"
@@ -306,18 +304,25 @@ class ReleasedRows:
     """The rows of some areas, which follow each other in the order of their geocodes.
 
     areas : their positions.
-    key : `position of the area among them * n_cells + cell`, ascending, and `count` how many
-        records there are of each, `(n,)`; differently described records have several entries.
+    area, cell, count : `(n,)` of each row the area's position among them, the cell, and how many
+        records it represents.
     described : `(n,)` the joined codes of the columns that describe them, where there are such.
     further : (n_areas,) further records.
     """
 
     areas: slice
     n_cells: int
-    key: np.ndarray
+    area: np.ndarray
+    cell: np.ndarray
     count: np.ndarray
     described: np.ndarray | None
     further: np.ndarray
+
+    @cached_property
+    def counts(self) -> sparse.csr_array:
+        """Number of records of each area and cell, `(n_areas, n_cells)`."""
+        shape = self.areas.stop - self.areas.start, self.n_cells
+        return sparse.csr_array(sparse.coo_array((self.count, (self.area, self.cell)), shape))
 
 
 def rows_by_areas(
@@ -393,7 +398,8 @@ def _read_rows(
     """The rows of some areas; rows of others are failures. `n_before` rows of the file are before
     them."""
     described = () if layout.described is None else tuple(layout.described.columns)
-    keys, counts, further, texts = [_NONE], [_NONE], [_NONE], [encode_texts(pa.array([], "string"))]
+    found, further = [np.zeros((3, 0), dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+    texts = [pa.array([], pa.string())]
     for batch in batches:
         read = Rows.decoded(batch, layout)
         for name, numbers in read.numbers.items():
@@ -409,24 +415,17 @@ def _read_rows(
             "areas",
         )
         within, own = area - areas.start, is_placed & is_own
-        keys.append(within[own] * cells.n + cell[own])
-        counts.append(read.count[own])
+        found.append(np.array([within, cell, read.count])[:, own])
         further.append(within[is_placed & ~is_own])
         if described:
             parts = [batch.column(name).cast(pa.string()) for name in described]
             joined = pc.binary_join_element_wise(*parts, SEPARATOR)
-            texts.append(encode_texts(joined.filter(pa.array(own))))
-    key, count = np.concatenate(keys), np.concatenate(counts)
-    codes, number = [""], np.zeros(key.size, dtype=np.int64)
-    if described:
-        codes, number = number_texts(pa.chunked_array(texts).unify_dictionaries().combine_chunks())
-    key, count = sum_counts(key * len(codes) + number, count)
+            texts.append(joined.filter(pa.array(own)))
+    codes, number = number_texts(pa.concat_arrays(texts))
+    placed, cell, count = np.concatenate(found, axis=1)
     return ReleasedRows(
-        areas,
-        cells.n,
-        key // len(codes),
-        count,
-        np.array(codes, dtype=object)[key % len(codes)] if described else None,
+        *(areas, cells.n, placed, cell, count),
+        np.array(codes, dtype=object)[number] if described else None,
         np.bincount(np.concatenate(further), minlength=areas.stop - areas.start),
     )
 
@@ -436,12 +435,7 @@ def check_company(
 ) -> None:
     """Check that no area has rows that an agreement of the kind `accompanied` is on without rows of
     those that accompany them, nor more for each of these than declared."""
-    area, cell = np.divmod(rows.key, rows.n_cells)
-    n_areas = rows.areas.stop - rows.areas.start
-    own, companions = (
-        np.bincount(area, rows.count * cells.where(declared[key])[cell], n_areas)
-        for key in ("where", "of")
-    )
+    own, companions = (rows.counts @ (cells.where(declared[key]) * 1) for key in ("where", "of"))
     is_alone = own > declared["at_most"] * companions
     failures.add_each(is_alone, f"an area breaks {declared['name']} of {cells.universe}")
 
@@ -459,15 +453,14 @@ def check_description(
     """
     if rows.described is None:
         raise ValueError("the rows have no columns that describe them")
-    area, cell = np.divmod(rows.key, rows.n_cells)
-    answer = description.row[cell]
+    answer = description.row[rows.cell]
     otherwise = SEPARATOR.join(description.otherwise[name] for name in description.columns)
     is_alone = answer < 0
     failures.add_each(
         is_alone & (rows.described != otherwise),
         f"a row that no record of {description.universe} is matched with has its codes",
     )
-    own = area, answer, rows.described, rows.count
+    own = rows.area, answer, rows.described, rows.count
     found = _numbers(*(values[~is_alone] for values in own))
     entries = sparse.coo_array(counts)
     distinct, place = np.unique(entries.col, return_inverse=True)
@@ -494,21 +487,18 @@ def _numbers(
 
 
 def check_counts(
-    rows: ReleasedRows, estimates: LevelEstimates, level: SpineLevel, failures: Failures
+    rows: ReleasedRows, estimates: sparse.csr_array, level: SpineLevel, failures: Failures
 ) -> None:
-    """Check that the rows of each area and cell are as many as its estimate."""
-    key, difference = sum_counts(
-        np.concatenate([rows.key, estimates.key]), np.concatenate([rows.count, -estimates.count])
-    )
-    key, difference = key[difference != 0], difference[difference != 0]
-    is_estimated = np.isin(key, estimates.key)
-    if not is_estimated.all():
-        n_outside = int(np.abs(difference[~is_estimated]).sum())
-        failures.add("rows are in a cell whose estimate is zero", count=n_outside)
+    """Check that the rows of each area and cell are as many as its estimate says."""
+    inside = rows.counts.multiply(estimates > 0)
+    outside = np.abs((rows.counts - inside).data).sum()
+    if outside:
+        failures.add("rows are in a cell whose estimate is zero", count=int(outside))
+    off = sparse.coo_array(inside - estimates)
     failures.add_each(
-        is_estimated,
+        off.data != 0,
         lambda i: (
-            f"{level.describe(key[i] // rows.n_cells)} has another number of rows than its "
-            f"estimate in cell {key[i] % rows.n_cells}"
+            f"{level.describe(off.row[i])} has another number of rows than its estimate in cell "
+            f"{off.col[i]}"
         ),
     )

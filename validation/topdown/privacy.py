@@ -16,18 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..outcome import Failures
-from ..plan import (
-    GAUSSIAN,
-    LAPLACE,
-    REPORT_DELTA,
-    Guarantee,
-    Measure,
-    Plan,
-    check_plan,
-    make_guarantee,
-    make_measure,
-    read_plan,
-)
+from ..plan import GAUSSIAN, LAPLACE, REPORT_DELTA, Guarantee, Measure, Plan, check_plan, read_plan
 from ..run_files import parse_fraction, read_table
 from .declaration import TOTAL, Declaration, wrap_in_list
 
@@ -89,7 +78,7 @@ def _measures(declaration: Declaration) -> Iterator[Measure]:
                 for row in counts:
                     share = parse_fraction(row["values"]) * query_share
                     if share:
-                        yield make_measure(
+                        yield Measure(
                             universe,
                             level,
                             query,
@@ -114,18 +103,16 @@ def _guarantees(declaration: Declaration, plan: Plan, failures: Failures) -> Ite
         budget, own = declaration.budget(universe), planned.get(universe)
         if budget.total is None or own is None:
             continue
-        guarantee = make_guarantee(
+        guarantee = Guarantee(
             universe,
             own.change,
             budget.total,
-            is_pure=budget.is_pure,
+            LAPLACE if budget.is_pure else GAUSSIAN,
             bounded_factor=own.bounded_factor,
             stated_factor=own.stated_factor,
-            mechanism=LAPLACE if budget.is_pure else GAUSSIAN,
             epsilon_delta=REPORT_DELTA if budget.delta is None else budget.delta,
         )
-        record_rho = budget.total**2 / 2 if budget.is_pure else budget.total
-        factors = guarantee.charged_rho / record_rho, guarantee.stated_rho / record_rho
+        factors = guarantee.charged_rho / guarantee.rho, guarantee.stated_rho / guarantee.rho
         least, is_exact = least_factors(declaration, universe, is_pure=budget.is_pure)
         if factors != least and (is_exact or factors[0] < least[0] or factors[1] < least[1]):
             failures.add(f"the guarantee of {universe} does not cover exactly one declared change")

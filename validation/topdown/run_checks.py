@@ -20,9 +20,8 @@ from ..outcome import Failures, Outcome
 from ..run_files import UnusableRunFile, check_text, unusable_files_fail
 from . import measurements, microdata, spine, tables
 from .conditions import AGREE, BOUNDS, COMPLETE, EXACT, HELD, RELATIONS, ZEROS, HeldLevels
-from .declaration import Budget, Cells, Declaration, PublicAreas
+from .declaration import Budget, Cells, Declaration, PublicAreas, no_counts
 from .legacy import check_legacy
-from .measurements import LevelEstimates
 from .privacy import ACCOUNTING, check_privacy
 from .spine import RunSpine, SpineLevel, SpinePart
 
@@ -322,18 +321,15 @@ class CheckedUniverse:
                     microdata.check_description(layout.described, rows, cells, counts, failures)
         return self.found
 
-    def _estimates(self, level: SpineLevel) -> LevelEstimates:
-        """The estimates of a part of a geolevel; their errors are recorded elsewhere."""
-        return self._checked_estimates(level, Failures())
-
-    def _checked_estimates(self, level: SpineLevel, failures: Failures) -> LevelEstimates:
-        """The estimates of a part of a geolevel, none where they cannot be read."""
-        n_cells = self.cells.n
-        with unusable_files_fail(failures):
+    def _estimates(self, level: SpineLevel, failures: Failures | None = None) -> sparse.csr_array:
+        """The estimates of a part of a geolevel, none where they cannot be read; without failures
+        their errors are recorded elsewhere."""
+        own = Failures() if failures is None else failures
+        with unusable_files_fail(own):
             return measurements.read_estimates(
-                self.run.root, self.universe, level, n_cells, failures
+                self.run.root, self.universe, level, self.cells.n, own
             )
-        return measurements.no_estimates(n_cells)
+        return no_counts(level.n, self.cells.n)
 
     def _counts(self, universe: str, areas: np.ndarray) -> sparse.csr_array:
         """Counts `(n_areas, n_cells)` of another universe in some areas of this one's spine."""
@@ -344,10 +340,9 @@ class CheckedUniverse:
             if not self._spines[universe].area_geocode.equals(self.spine.area_geocode):
                 raise UnusableRunFile(f"{universe} has other areas than {self.universe}")
         level = self._spines[universe].leaves(areas)
-        own = measurements.read_estimates(root, universe, level, n_cells, Failures())
-        return own.counts(level.n)
+        return measurements.read_estimates(root, universe, level, n_cells, Failures())
 
-    def _check_part(self, part: SpinePart, at_cut: LevelEstimates | None) -> None:
+    def _check_part(self, part: SpinePart, at_cut: sparse.csr_array | None) -> None:
         """Check estimates, constraints and measurements of a part of the spine; `at_cut` are the
         estimates of the geolevel of the cut, None for the part with the cut and everything above.
         """
@@ -355,12 +350,12 @@ class CheckedUniverse:
         due: Sequence[Sequence[sparse.csr_array]] = ()
         with unusable_files_fail(failures[COMPLETE]):
             due = self.held.due(part)
-        above: tuple[SpineLevel, LevelEstimates] | None = None
+        above: tuple[SpineLevel, sparse.csr_array] | None = None
         for i, level in enumerate(part.levels):
             if at_cut is not None and above is None:
-                above = level, at_cut.part(part.geounits[0])
+                above = level, at_cut[part.geounits[0]]
                 continue
-            own = self._checked_estimates(level, failures[ESTIMATES])
+            own = self._estimates(level, failures[ESTIMATES])
             with unusable_files_fail(failures[COMPLETE]):
                 if due:
                     self.held.check_level(part, i, due[i], own, failures)
@@ -375,10 +370,11 @@ class CheckedUniverse:
             above = level, own
 
     @property
-    def _possible(self) -> np.ndarray:
-        """Mask (n_cells,) of the cells that are no structural zeros."""
+    def _possible(self) -> sparse.csr_array:
+        """Ones (1, n_cells) in the cells that are no structural zeros."""
         zeros = self.declaration.zeros(self.universe).values()
-        return ~np.any([np.zeros(self.cells.n, dtype=bool), *zeros], axis=0)
+        is_zero = np.any([np.zeros(self.cells.n, dtype=bool), *zeros], axis=0)
+        return sparse.csr_array(~is_zero[None, :] * 1)
 
     def _check_strays(self, number: int) -> None:
         """Check that no file of a geolevel read in parts has rows of geounits outside all parts."""

@@ -59,9 +59,8 @@ def area_counts(
     leaves, none = to_text(found[last]), np.zeros(found.num_rows, dtype=np.int64)
     level = SpineLevel(last, leaves, none, (), none, none > 0, none, is_part=True)
     own = read_estimates(declaration.root, universe, level, cells.n, Failures())
-    area = positions(found["block_geocode"], geocode)[own.geounit]
-    entries = own.count, (area, own.cell)
-    return sparse.csr_array(sparse.coo_array(entries, (len(geocode), cells.n)))
+    area = positions(found["block_geocode"], geocode)
+    return sparse.csr_array(incidence(area, len(geocode)).T @ own)
 
 
 def variables_of(cells: Cells, table: Mapping[str, Any]) -> Iterator[tuple[str, np.ndarray]]:

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ....geography.hierarchy import first_rows
-from ....validation.input_rules import ETHNICITY_COLUMN, NO_CODE, RACE_COLUMNS, unknown_code
+from ....validation.rules import ETHNICITY_COLUMN, NO_CODE, RACE_COLUMNS, unknown_code
 from ...census.cef_2020 import recode_of
 from ...runs.files import replacing
 from ...runs.stamps import stamped

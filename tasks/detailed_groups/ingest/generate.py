@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ....geography.hierarchy import digits
-from ....validation.input_rules import NO_CODE
+from ....validation.rules import NO_CODE
 from ...tables.layouts import delimited_text
 from ..workload.parameters import CONFIG_FILE, thresholds_key
 from ..workload.regions import OUTSIDE, PUERTO_RICO, REGION_TYPES

@@ -19,18 +19,19 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from ....validation.expectations import readable
-from ....validation.input_rules import (
+from ....validation.rules import (
     CENSUS_RULES,
     ETHNICITY_COLUMN,
     GEOGRAPHY_WIDTHS,
     HOUSEHOLD_RULES,
     PERSON_WIDTHS,
     RACE_COLUMNS,
+    Rule,
+    Value,
     code_rules,
     production_rules,
+    readable,
 )
-from ....validation.rules import Rule, Value
 from ...census.areas import number_in
 from ...census.cef_2020 import CENSUS
 from ...census.cef_tables import UNIT_KEY, CefTables, recognised_columns, unit_codes, units_of

@@ -12,9 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy import sparse
 
-from ....validation.expectations import readable
-from ....validation.input_rules import SIZE_RULES, unit_size_rule
 from ....validation.outcome import Outcome
+from ....validation.rules import SIZE_RULES, readable, unit_size_rule
 from ...census.cef_2020 import CENSUS, UNITS
 from ...census.cef_tables import CefTables, read_blocks
 from ...census.census_input import CensusInput

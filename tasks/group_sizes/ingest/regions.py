@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 
 from ....geography.hierarchy import AreaHierarchy, AreaLevel
-from ....validation.input_rules import SIZE_RULES
+from ....validation.rules import SIZE_RULES
 from ...census.invariants import NATION, codes_of_level
 from ...runs.errors import InputRefused
 from ...runs.stamps import write_parquet

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from scipy import sparse
 
-from ....validation.input_rules import record_rules, size_rules
-from ....validation.rules import Value
+from ....validation.rules import Value, record_rules, size_rules
 from ...census.counting import RawColumns
 from ...census.histograms import block_histogram
 from ...tables.columns import CodedColumn, KeyIndex, trimmed_texts

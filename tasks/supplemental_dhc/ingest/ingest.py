@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy import sparse
 
-from ....validation.input_rules import TENURE_RULE
 from ....validation.outcome import Outcome
+from ....validation.rules import TENURE_RULE
 from ...census.cef_2020 import CENSUS, UNITS
 from ...census.cef_tables import UNIT_KEY, CefTables, read_blocks
 from ...census.census_input import CensusInput

@@ -29,7 +29,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from ....geography.levels import Geolevel, Spine
-from ....validation.input_rules import applicable_rules
+from ....validation.rules import applicable_rules
 from ...answers.noisy import DPQUERY_SUFFIX, NoisyAnswers, write_measurements
 from ...census.cef_2020 import CENSUS, N_TYPES
 from ...census.cef_tables import load_geography

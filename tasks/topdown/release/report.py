@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from ...census.queries import TOTAL, marginal_query
 from ...census.schema import Schema
-from ...dissemination.fitness import counts_in_margins, fitness
+from ...dissemination.released_tables import counts_in_margins, fitness
 from ...pages.document import NONE, Block, Document, Link, Table, bars, parts_of, table
 from ...pages.numbers import format_delta, format_epsilon, format_rho
 from ...products.budget import Cost, ExactEpsilons

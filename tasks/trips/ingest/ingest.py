@@ -8,9 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import sparse
 
-from ....validation.expectations import readable
-from ....validation.input_rules import TRIP_RULES, place_rule
-from ....validation.rules import Rule
+from ....validation.rules import TRIP_RULES, Rule, place_rule, readable
 from ...ledger.charging import random_choice_source
 from ...ledger.identity import store_identity
 from ...ledger.recognition import (

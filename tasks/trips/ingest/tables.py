@@ -23,8 +23,7 @@ import pandas as pd
 import pyarrow as pa
 
 from ....geography.hierarchy import ranks_within
-from ....validation.input_rules import AREA_RULES, LARGEST_COUNT, TRIP_RULES
-from ....validation.rules import Rule
+from ....validation.rules import AREA_RULES, LARGEST_COUNT, TRIP_RULES, Rule
 from ...noise.distributions import RandomSource, random_words
 from ...tables.area_lists import Level, check_links, distinct_areas, read_area_rows
 from ...tables.columns import CodedColumn, KeyIndex, trimmed_texts

@@ -19,8 +19,13 @@ import pytest
 import yaml
 from jsonschema import validate
 from spineflow.flows.cli import main
-from spineflow.tasks.dissemination.finished import Office, finished_release
-from spineflow.tasks.dissemination.registration import deployment_record, self_assessment, to_yaml
+from spineflow.tasks.dissemination.registration import (
+    Office,
+    deployment_record,
+    finished_release,
+    self_assessment,
+    to_yaml,
+)
 from spineflow.tasks.ledger.caps import summary
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.pages.document import to_markdown

@@ -26,7 +26,7 @@ from spineflow.tasks.tables.value_tallies import ValueTally
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.workload.costs import guarantee_of
 from spineflow.tasks.topdown.workload.statement import statement_of
-from spineflow.validation.expectations import by_the_rules_alone
+from spineflow.validation.rules import by_the_rules_alone
 
 Row = tuple[str, ...]
 Tables = dict[str, tuple[Row, ...]]

@@ -16,7 +16,7 @@ from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.tables.columns import CodedColumn
 from spineflow.tasks.tables.layouts import LAYOUTS
 from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.validation.input_rules import CENSUS_RULES
+from spineflow.validation.rules import CENSUS_RULES
 
 CANDIDATES = [None, "", "x", "-1", "1.5", "²", *map(str, range(1200)), "9" * 30]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from spineflow.tasks.dissemination.crate import METADATA, write_crate
-from spineflow.tasks.dissemination.finished import Office
+from spineflow.tasks.dissemination.registration import Office
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pandas as pd
-from spineflow.tasks.dissemination.fitness import fitness
+from spineflow.tasks.dissemination.released_tables import fitness
 
 
 def write(folder: Path, name: str, rows: pd.DataFrame, margins: pd.DataFrame) -> None:

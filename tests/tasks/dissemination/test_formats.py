@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from shapely.geometry import box
-from spineflow.tasks.dissemination.csvw import write_csvw
-from spineflow.tasks.dissemination.geoparquet import write_geoparquet
+from spineflow.tasks.dissemination.formats import write_csvw, write_geoparquet
 from spineflow.tasks.runs.files import STAMP_FILE
 from spineflow.tasks.runs.stamps import write_rows
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pyarrow.parquet as pq
 import sdmx
-from spineflow.tasks.dissemination.sdmx import write_sdmx
+from spineflow.tasks.dissemination.formats import write_sdmx
 
 DECLARED = pd.DataFrame(
     {

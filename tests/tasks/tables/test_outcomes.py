@@ -15,7 +15,7 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.tables.findings import write_input_outcomes
 from spineflow.tasks.tables.sources import InputFile
 from spineflow.tasks.tables.value_tallies import ValueTally
-from spineflow.validation.input_rules import LARGEST_COUNT, TRIP_RULES, size_rules
+from spineflow.validation.rules import LARGEST_COUNT, TRIP_RULES, size_rules
 
 from tests.census_inputs import check_inputs, generate_texts
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.dissemination.fitness import counts_in_margins
+from spineflow.tasks.dissemination.released_tables import counts_in_margins
 from spineflow.tasks.pages.document import Document, parts_of, to_html
 from spineflow.tasks.products.product import Caution
 from spineflow.tasks.runs.errors import InputRefused

@@ -180,7 +180,7 @@ def test_ghosts_are_avoided_alone_and_not_by_an_estimator_without_siblings(tmp_p
 def rows_of(*counts: tuple[int, int, int]) -> ReleasedRows:
     """Rows of (area, cell, count) in two areas of four cells."""
     area, cell, count = np.array(counts).T
-    return ReleasedRows(slice(0, 2), 4, area * 4 + cell, count, None, np.zeros(2, np.int64))
+    return ReleasedRows(slice(0, 2), 4, area, cell, count, None, np.zeros(2, np.int64))
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,10 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 from spineflow.validation.outcome import Failures
-from spineflow.validation.topdown.measurements import (
-    LevelEstimates,
-    check_children_add_to_parents,
-    no_estimates,
-)
+from spineflow.validation.topdown.declaration import no_counts
+from spineflow.validation.topdown.measurements import check_children_add_to_parents
 from spineflow.validation.topdown.spine import SpineLevel
 
 N_CELLS = 3
@@ -30,11 +28,6 @@ def level(name: str, parent: list[int]) -> SpineLevel:
         bypassed=np.zeros(n, dtype=bool),
         n_blocks=np.ones(n, dtype=np.int64),
     )
-
-
-def sparse(histograms: np.ndarray) -> LevelEstimates:
-    key = np.flatnonzero(histograms)
-    return LevelEstimates(N_CELLS, key, histograms.ravel()[key])
 
 
 @settings(deadline=None, max_examples=30)
@@ -54,7 +47,7 @@ def test_every_cell_that_differs_is_one_failure(parent, seed, n_changes):
     np.add.at(sums, parent, children)
     failures = Failures()
     check_children_add_to_parents(
-        level("State", [0] * 4), sparse(parents), level("County", parent), sparse(children),
+        level("State", [0] * 4), csr_array(parents), level("County", parent), csr_array(children),
         failures,
     )  # fmt: skip
     assert failures.count == (sums != parents).sum()
@@ -62,8 +55,8 @@ def test_every_cell_that_differs_is_one_failure(parent, seed, n_changes):
 
 def test_failure_names_geounit_cell_and_difference():
     failures = Failures()
-    parents = sparse(np.array([[0, 0, 0], [0, 5, 0]]))
+    parents = csr_array(np.array([[0, 0, 0], [0, 5, 0]]))
     check_children_add_to_parents(
-        level("State", [0, 0]), parents, level("County", [0, 1]), no_estimates(N_CELLS), failures
+        level("State", [0, 0]), parents, level("County", [0, 1]), no_counts(2, N_CELLS), failures
     )
     assert failures.texts == ["in cell 1 of State 01 the children's sum is off by -5"]

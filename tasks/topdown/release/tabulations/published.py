@@ -30,7 +30,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from scipy import sparse
 
-from .....validation.input_rules import GROUP_QUARTERS_CODES, NURSING_FACILITY
+from .....validation.rules import GROUP_QUARTERS_CODES, NURSING_FACILITY
 from ....census.cef_2020 import CENSUS, cef_schema
 from ....census.compiled_schemas import table_cells
 from ....runs.errors import InputRefused

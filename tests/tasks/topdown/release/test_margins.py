@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from spineflow.tasks.dissemination.fitness import counts_in_margins
+from spineflow.tasks.dissemination.released_tables import counts_in_margins
 from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import STAMP_FILE

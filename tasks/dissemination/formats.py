@@ -1,5 +1,14 @@
-"""Released tables as SDMX: one structure file (SDMX-ML 2.1), and SDMX-CSV 2.0 for every table.
+"""Released tables in formats of others: CSV on the Web, GeoParquet and SDMX.
 
+CSV on the Web (W3C) describes the CSV tables: every table with its keys, and every column with its
+type and meaning: that a count is empty where it is suppressed, and which columns are the margin of
+which count.
+
+GeoParquet 1.1 has a row for each area, with its geometry as WKB. A file has one level of one table,
+as one layer of a map. The file's metadata `geo` follow the specification; geometry and system of
+coordinates are taken from the input.
+
+SDMX has one structure file (SDMX-ML 2.1), and SDMX-CSV 2.0 for every table.
 A table is a dataflow. Its dimensions are the level and the code of an area, and the attributes of
 the table, or its variables. An observation is a count; its attributes are status, confidentiality
 and margin. If a label is not a valid identifier of SDMX, its code is derived from it and the label
@@ -9,13 +18,15 @@ counts.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
@@ -23,11 +34,173 @@ import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 
-from ..runs.files import replacing
-from .released_tables import AREA_COLUMNS, ReleasedTable, released_tables
+from ..runs.files import replacing, write_record
+from ..runs.stamps import write_parquet
+from ..tables.geometry import Shapes, read_shapes
+from .released_tables import (
+    AREA_COLUMNS,
+    SUMMARY_LEVELS,
+    LevelCounts,
+    ReleasedTable,
+    codes_by_level,
+    counts_by_level,
+    released_tables,
+)
 
 if TYPE_CHECKING:
     from sdmx.message import StructureMessage
+
+METADATA = "csv-metadata.json"
+"""Where readers look for the metadata of a folder."""
+
+CONTEXT = ["http://www.w3.org/ns/csvw", {"@language": "en"}]
+
+MARGIN = "{} end of an interval that holds the true count with a probability of 90 %"
+
+DESCRIPTIONS = {
+    "level": "Kind of the area",
+    "code": "Code of the area within its level",
+    "name": "Name of the area",
+    "count": "Released count, with noise; empty where it is suppressed, which never means 0",
+    "lower": MARGIN.format("Lower"),
+    "upper": MARGIN.format("Upper"),
+}
+"""By column of declared tables; `AREA_COLUMNS` maps columns of summary levels to them."""
+
+
+def write_csvw(release: Path, labels: Mapping[str, str]) -> Path:
+    """Write the metadata of all CSV tables of a release and of their margins.
+
+    Args:
+        release: The folder of the release, with its `tables`.
+        labels: Labels of variables, by name.
+    """
+    tables = [own for table in released_tables(release) for own in _describe_table(table, labels)]
+    path = release / "tables" / METADATA
+    write_record(path, {"@context": CONTEXT, "tables": tables})
+    return path
+
+
+def _describe_table(table: ReleasedTable, labels: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """A table and its margins, which have the same keys."""
+    keys = [_name(own) for own in table.dimensions]
+    title = table.path.stem.replace("_", " ")
+    for path, about in ((table.path, title), (table.margins, f"Margins of {title}")):
+        if not path.exists():
+            continue
+        schema = pq.read_schema(path)
+        described: dict[str, Any] = {
+            "columns": [_column(table, field, labels) for field in schema],
+            "primaryKey": keys,
+        }
+        if path != table.path:
+            whole = {"resource": table.path.with_suffix(".csv").name, "columnReference": keys}
+            described["foreignKeys"] = [{"columnReference": keys, "reference": whole}]
+        yield {
+            "url": path.with_suffix(".csv").name,
+            "dc:title": about,
+            **({"dc:description": table.stamp} if table.stamp else {}),
+            "dialect": {"commentPrefix": "#", "encoding": "utf-8"},
+            "tableSchema": described,
+        }
+
+
+def _column(table: ReleasedTable, field: pa.Field, labels: Mapping[str, str]) -> dict[str, Any]:
+    """A column, whose empty fields are missing values."""
+    name = field.name
+    stem, _, end = name.rpartition("_")
+    if name in table.counts and table.has_variables:
+        about = f"{DESCRIPTIONS['count']}: {labels.get(name, name)}"
+    elif stem in table.counts:
+        about = f"{DESCRIPTIONS[end.lower()]}: {labels.get(stem, stem)}"
+    else:
+        own = AREA_COLUMNS.get(name, name)
+        about = DESCRIPTIONS.get(own, own.replace("_", " "))
+    kind = "string"
+    if pa.types.is_integer(field.type) or pa.types.is_floating(field.type):
+        kind = "integer" if pa.types.is_integer(field.type) else "number"
+    return {
+        "name": _name(name),
+        "titles": name,
+        "datatype": kind,
+        "dc:description": about,
+        "null": "",
+        "required": AREA_COLUMNS.get(name, name) in ("level", "code"),
+    }
+
+
+def _name(title: str) -> str:
+    """A title as a name of CSVW, which has letters, digits and lines alone."""
+    return quote(title, safe="").replace("-", "%2D").replace("~", "%7E")
+
+
+GEOMETRY = "geometry"
+
+
+def write_geoparquet(release: Path, geometry: Path, labels: Mapping[str, str]) -> list[Path]:
+    """Write every level of every table that has geometry, into the folder `geo` of a release.
+
+    Areas without geometry have none in the file.
+
+    Args:
+        release: The folder of the release, with its `tables`.
+        geometry: Boundaries of areas, as a file or a folder of them.
+        labels: Labels of variables, by name.
+
+    Returns:
+        The files.
+
+    Raises:
+        InputRefused: Geometry cannot be read.
+    """
+    levels = [own for table in released_tables(release) for own in counts_by_level(table, labels)]
+    files = []
+    for layer in read_shapes(geometry, codes_by_level(levels)):
+        for own in levels:
+            if own.level == layer.level:
+                table = "" if own.table == SUMMARY_LEVELS else f"{own.table}_"
+                name = f"{table}{own.level}".replace(" ", "_").replace("/", "_")
+                files.append(release / "geo" / f"{name}.parquet")
+                files[-1].parent.mkdir(exist_ok=True)
+                # Arrow pads a dictionary with previous contents of the memory.
+                write_parquet(files[-1], table_of(own, layer), use_dictionary=False)
+    return files
+
+
+def table_of(counts: LevelCounts, layer: Shapes) -> pa.Table:
+    """One level of a table with its geometry: code, name, then count and margin by variable."""
+    from shapely import to_wkb, union_all
+
+    shapes = {code: union_all(own) for code, own in layer.shapes.items() if code in counts.codes}
+    columns: dict[str, Any] = {
+        "code": pa.array(counts.codes, pa.string()),
+        "name": pa.array(counts.names, pa.string()),
+    }
+    n = len(counts.variables)
+    for number, variable in enumerate(counts.variables):
+        for name, values in (
+            (variable, counts.counts),
+            (f"{variable}, lower", counts.lower),
+            (f"{variable}, upper", counts.upper),
+        ):
+            if values:
+                columns[name] = pa.array(values[number::n], pa.int64())
+    columns[GEOMETRY] = pa.array(
+        [to_wkb(shapes[code]) if code in shapes else None for code in counts.codes], pa.binary()
+    )
+    geo = {
+        "version": "1.1.0",
+        "primary_column": GEOMETRY,
+        "columns": {
+            GEOMETRY: {
+                "encoding": "WKB",
+                "geometry_types": sorted({shape.geom_type for shape in shapes.values()}),
+                "crs": None if layer.crs is None else layer.crs.to_json_dict(),
+            }
+        },
+    }
+    return pa.table(columns).replace_schema_metadata({"geo": json.dumps(geo)})
+
 
 VERSION = "1.0.0"
 NORMAL, SUPPRESSED, FREE = "A", "Q", "F"
