@@ -18,7 +18,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from spineflow import plots
+import spineflow.plots
 from spineflow.answers import order_labels, read_answers, refuse_unknown
 from spineflow.budgets import guarantees_of, queries_of
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
@@ -325,9 +325,9 @@ class Run:
         return self._directory.report
 
     # The functions of the library, of this run.
-    plot_budget = plots.plot_budget
-    plot_errors = plots.plot_errors
-    plot_margins = plots.plot_margins
+    plot_budget = spineflow.plots.plot_budget
+    plot_errors = spineflow.plots.plot_errors
+    plot_margins = spineflow.plots.plot_margins
 
     @property
     def _directory(self) -> RunDirectory:
