@@ -324,6 +324,13 @@ class Run:
         """The public report, a page."""
         return self._directory.report
 
+    def _repr_html_(self) -> str:
+        """A notebook's view of a run: product and dataset, its state, and its folder."""
+        noise = "private" if self.is_private else NOT_PRIVATE
+        names = ("product", "dataset", "run_id", "status", "path")
+        rows = {name: str(getattr(self, name)) for name in names} | {"noise": noise}
+        return str(pd.Series(rows).to_frame().to_html(header=False))
+
     # The functions of the library, of this run.
     plot_budget = spineflow.plots.plot_budget
     plot_errors = spineflow.plots.plot_errors

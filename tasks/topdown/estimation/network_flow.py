@@ -288,7 +288,7 @@ def first_state(network: Network, trees: Trees, chosen: np.ndarray) -> State:
     return state
 
 
-MANY_LEAVES = 1 << 18
+MANY_LEAVES = 1 << 13
 """Number of leaves from which a pass begins with its own prices."""
 ROUNDS = 40
 """Newton steps at most."""
