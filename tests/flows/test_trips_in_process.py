@@ -255,7 +255,7 @@ def test_noise_that_does_not_cover_a_person_is_not_drawn(
     monkeypatch.setattr(workload_budget, "squared_sensitivity", lambda *arguments: 1)
     run, settings = started(country, tmp_path)
     ingest_input(run, settings)
-    with pytest.raises(BudgetRefused, match="another parameter, moved"):
+    with pytest.raises(BudgetRefused, match="level_01 has another moved"):
         TRIPS.charge_run(run, settings)
     assert summary(open_ledger(tmp_path / "ledger.db"))["datasets"] == {}
 

@@ -126,7 +126,7 @@ def test_too_little_gaussian_noise_stops_the_run(tmp_path: Path) -> None:
     plan = json.loads(plan_file(run).read_text())
     plan["levels"][2]["noise"]["parameter"] = "299/100"
     plan_file(run).write_text(json.dumps(plan))
-    with pytest.raises(BudgetRefused, match="county has another parameter"):
+    with pytest.raises(BudgetRefused, match="parameter of county does not follow"):
         GROUP_SIZES.charge_run(run, settings)
 
 
@@ -156,7 +156,7 @@ def test_levels_are_published_once(tmp_path: Path) -> None:
     ("key", "value", "sentence"),
     [
         ("epsilon", "10", "nation has another loss"),
-        ("bounded", True, "groups has another neighbours"),
+        ("bounded", True, "groups has another change"),
         ("largest_size", 41, "the largest_size in hierarchy/plan.json"),
         ("levels", [], "lacks measures"),
     ],
