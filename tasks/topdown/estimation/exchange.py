@@ -17,11 +17,11 @@ cells as in systematic sampling, so that unmeasured queries also get their share
 farther off than the rounder's, it begins with the latter, as elsewhere.
 
 A sweep goes through the pairs of siblings. For each it takes the cells whose one costs least to
-move, at most `VISITS`, and for each of these the best cell to move back, found among the cheapest
-ones; the move is made if the sum falls. A pair without changes since its last fruitless visit is
-skipped. Sweeps continue until one finds nothing, within `SWEEPS` and `LOOKS`. All arithmetic is in
-integers, in units of 2^-24 records, and ties go to the first cell, so that every machine finds the
-same result.
+move, at most `VISITS`, and for each of these the best cell to move back, by a scan of all: to keep
+them in order would cost more, since every move changes it. The move is made if the sum falls. A
+pair without changes since its last fruitless visit is skipped. Sweeps continue until one finds
+nothing, within `SWEEPS` and `LOOKS`. All arithmetic is in integers, in units of 2^-24 records, and
+ties go to the first cell, so that every machine finds the same result.
 """
 
 from __future__ import annotations
