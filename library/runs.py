@@ -363,7 +363,7 @@ class Run:
         """The universe of a declared table; None for any other."""
         if self.product not in ("topdown", "estimate"):
             return None
-        tables = self._typed_settings.compiled_census.tables
+        tables = self._typed_settings.compiled_census.declared.tables
         return next((one.universe for one in tables if one.name == table), None)
 
     def _released_files(self) -> dict[str, Path]:

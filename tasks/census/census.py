@@ -7,7 +7,7 @@ group or in two, relations to universes that are declared later.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -33,19 +33,12 @@ from .declarations import (
     BoundDeclaration,
     CensusDeclaration,
     CensusGeography,
-    CodePart,
     ContributionDeclaration,
     CountedDeclaration,
     HeldToDeclaration,
     InvariantDeclaration,
-    LargestGroupDeclaration,
-    MembersDeclaration,
-    QuantityDeclaration,
-    SentenceDeclaration,
     Step,
     StructuralZeroDeclaration,
-    SummaryLevelDeclaration,
-    TableDeclaration,
     UniverseDeclaration,
 )
 from .formats import declared_formats
@@ -253,19 +246,15 @@ class Universe:
 class Census:
     """A compiled declaration."""
 
-    layout: str
-    geography: CensusGeography
+    declared: CensusDeclaration
     universes: Mapping[str, Universe]
-    tables: tuple[TableDeclaration, ...]
-    code_parts: Mapping[str, CodePart]
-    summary_levels: tuple[SummaryLevelDeclaration, ...]
-    quantities: tuple[QuantityDeclaration, ...]
-    redistricting: LargestGroupDeclaration | None
-    certificate: tuple[SentenceDeclaration, ...]
-    formats: Mapping[str, TextFormat] = field(default_factory=dict)
+    formats: Mapping[str, TextFormat]
     """How the files of the input tables are written, by table."""
-    members: Mapping[str, MembersDeclaration] = field(default_factory=dict)
-    """By table of units: the persons from whose records its columns are computed."""
+
+    @property
+    def geography(self) -> CensusGeography:
+        """The table of areas, and the geolevels that its columns make."""
+        return self.declared.geography
 
     @property
     def without_agreements(self) -> Census:
@@ -312,7 +301,7 @@ class Census:
     @property
     def optional_tables(self) -> tuple[str, ...]:
         """Names of the optional tables of the input."""
-        tables = (members.table for members in self.members.values())
+        tables = (members.table for members in self.declared.members.values())
         return tuple(dict.fromkeys(name for name in tables if name not in self.formats))
 
     @property
@@ -403,19 +392,7 @@ def compiled(declared: CensusDeclaration) -> Census:
             raise ValueError(
                 f"{what} names {unknown[0]!r}, which {sentence.universe} does not have"
             )
-    return Census(
-        declared.layout,
-        declared.geography,
-        universes,
-        declared.tables,
-        declared.code_parts,
-        declared.summary_levels,
-        declared.quantities,
-        declared.redistricting,
-        declared.certificate,
-        declared_formats(declared),
-        declared.members,
-    )
+    return Census(declared, universes, declared_formats(declared))
 
 
 def _universe(

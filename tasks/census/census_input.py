@@ -242,7 +242,7 @@ class CensusTables:
         Raises UnreadableInput.
         """
         declared, ways = self.census.geography, dict[str, AreaLookup]()
-        further = needed_columns(declared, self.census.tables)
+        further = needed_columns(declared, self.census.declared.tables)
         table = self.files[declared.table]
         areas = load_areas(table, declared, evidence, further)
         for name in self.records:
@@ -275,7 +275,7 @@ class CensusTables:
             return ()
         compiled = self.census.universes[universe]
         columns, declared = identity_columns(compiled, self._schema(universe)), compiled.declared
-        members = self.census.members.get(declared.table)
+        members = self.census.declared.members.get(declared.table)
         is_told = members is not None and members.table in self.files and not declared.identity
         return tuple(dict.fromkeys((*columns, *(UNIT_COLUMNS if is_told else ()))))
 
@@ -300,7 +300,7 @@ class CensusTables:
             (path.table, path.found_by, path.references[0], occupant_columns(path))
             for path in compiled.occupant_paths.values()
         ]
-        if members := self.census.members.get(declared.table):
+        if members := self.census.declared.members.get(declared.table):
             referring.append((members.table, members.key, members.key, OF_MEMBERS))
         for table, key, column, names in referring:
             if not names or table not in self.files:

@@ -85,7 +85,7 @@ def refuse_unknown_facts(census: Census, refuse: Callable[[str], None]) -> None:
     known = {AREAS, *(answers.key for answers in exact_answers(census, list(census.universes)))}
     for name, universe in census.universes.items():
         known |= {bound_key(name, bound) for bound in universe.bounds}
-    for sentence in census.certificate:
+    for sentence in census.declared.certificate:
         for key in sentence.tells:
             if sentence.about != "exact" or key not in known:
                 refuse(

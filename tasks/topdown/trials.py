@@ -199,9 +199,10 @@ class TopdownTrials(SearchedProduct):
 def off_spine_levels(census: Census) -> tuple[str, ...]:
     """Levels of tables whose entities come from a column that is not a geolevel's: none is on the
     spine, and they are the same whatever the spine is."""
-    parts = census.code_parts
-    levels = [one.name for one in census.summary_levels if parts[one.parts[-1]].column is not None]
-    levels += [level for table in census.tables for level in table.levels]
+    declared, parts = census.declared, census.declared.code_parts
+    at_columns = (one for one in declared.summary_levels if parts[one.parts[-1]].column is not None)
+    levels = [one.name for one in at_columns]
+    levels += [level for table in declared.tables for level in table.levels]
     return tuple(dict.fromkeys(level for level in levels if level not in census.geolevels))
 
 
@@ -245,12 +246,12 @@ class TopdownCensus:
 
     def tables(self, settings: TopdownSettings) -> tuple[TableDeclaration, ...]:
         """The tables that the census declares."""
-        return settings.compiled_census.tables
+        return settings.compiled_census.declared.tables
 
     def levels(self, settings: TopdownSettings) -> tuple[str, ...]:
         """Geolevels, and the columns of areas that declared tables are by."""
         census = settings.compiled_census
-        of_tables = (level for table in census.tables for level in table.levels)
+        of_tables = (level for table in census.declared.tables for level in table.levels)
         return tuple(dict.fromkeys([*census.geolevels, *of_tables]))
 
     def read(self, settings: TopdownSettings, universe: str, folder: Path) -> People:

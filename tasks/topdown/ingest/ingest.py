@@ -33,15 +33,16 @@ READERS: Mapping[str, type[CensusTables]] = {"cef": CefTables, "declared": Censu
 def reading_of(settings: TopdownSettings) -> CensusTables:
     """The tables of a run, with the structural zeros that its settings add; messages show the names
     of their files."""
-    declared, paths = settings.compiled_census, settings.input.paths()
+    census, paths = settings.compiled_census, settings.input.paths()
     universes = {
         name: replace(universe, zeros=settings.zeros_of(name))
-        for name, universe in declared.universes.items()
+        for name, universe in census.universes.items()
     }
-    census = replace(declared, universes=universes)
+    census = replace(census, universes=universes)
     schemas = {name: settings.schema_of(name) for name in settings.run.universes}
-    named = [name for name in (*census.formats, *census.optional_tables) if name in paths]
-    return READERS[census.layout].of(census, schemas, {name: paths[name] for name in named})
+    names = (*census.formats, *census.optional_tables)
+    named = {name: paths[name] for name in names if name in paths}
+    return READERS[census.declared.layout].of(census, schemas, named)
 
 
 def completed(reading: CensusTables, folder: Path) -> tuple[CensusTables, tuple[Finding, ...]]:
@@ -51,7 +52,7 @@ def completed(reading: CensusTables, folder: Path) -> tuple[CensusTables, tuple[
     tables, or persons among the input, nothing is read.
     """
     findings, files = list[Finding](), {**reading.files}
-    for table, members in reading.census.members.items():
+    for table, members in reading.census.declared.members.items():
         if members.table not in files:
             continue
         target = completed_file(folder, table)
@@ -67,7 +68,7 @@ def completed(reading: CensusTables, folder: Path) -> tuple[CensusTables, tuple[
 def completed_before(reading: CensusTables, folder: Path) -> CensusTables:
     """The tables with those that `completed` has written to the folder."""
     files = {**reading.files}
-    for table in reading.census.members:
+    for table in reading.census.declared.members:
         if (target := completed_file(folder, table)).exists():
             files[table] = (replace(files[table][0], path=str(target), format=None),)
     return replace(reading, files=files)

@@ -241,7 +241,7 @@ def _name_columns(settings: TopdownSettings, category: Category) -> Iterator[str
         entry = declared.entities.get(level)
         if entry is not None and entry.name is not None:
             yield entry.name
-    for part, code in census.code_parts.items():
+    for part, code in census.declared.code_parts.items():
         if code.column == column:
             yield f"{part}_NAME"
 

@@ -459,7 +459,8 @@ def n_subspines(spine: Spine) -> int:
 def n_pieces(run: RunDirectory, settings: TopdownSettings, universe: str) -> int:
     """Number of pieces of the work on a universe's areas, each a subspine: one where entities may
     extend over several states, unlike those of summary levels."""
-    return n_subspines(spine_of(run, universe)) if settings.compiled_census.summary_levels else 1
+    has_levels = settings.compiled_census.declared.summary_levels
+    return n_subspines(spine_of(run, universe)) if has_levels else 1
 
 
 def n_tasks(run: RunDirectory) -> int:

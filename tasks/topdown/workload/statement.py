@@ -77,7 +77,7 @@ def sentences_about(
     settings: TopdownSettings, about: str, universe: str | None = None
 ) -> Iterator[SentenceDeclaration]:
     """The applicable declared sentences on a topic, for one universe or for all that ran."""
-    for sentence in settings.compiled_census.certificate:
+    for sentence in settings.compiled_census.declared.certificate:
         name = sentence.universe
         if sentence.about != about or name not in settings.run.universes:
             continue

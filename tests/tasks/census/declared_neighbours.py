@@ -111,7 +111,7 @@ class Reader:
         paths = {name: self.folder / f"{name}.csv" for name in ("areas", *tables)}
         whole = CensusTables.of(self.census, {}, paths)
         files = {**whole.files}
-        for table, members in self.census.members.items():
+        for table, members in self.census.declared.members.items():
             target = self.folder / "completed.parquet"
             target.unlink(missing_ok=True)
             made = completed_units(files[table], files[members.table], members.key, target)

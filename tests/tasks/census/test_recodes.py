@@ -176,7 +176,7 @@ def answers(tmp_path_factory):
         schema = settings.schema_of("persons")
         people = np.random.default_rng(1).integers(0, 4, schema.n_cells)
         told = {}
-        for table in settings.compiled_census.tables:
+        for table in settings.compiled_census.declared.tables:
             query = marginal_query(schema, table.query)
             mask = schema.cells_where(table.where) if table.where else np.ones(len(people), bool)
             told[table.name] = np.bincount(query.row_of_cell, people * mask, minlength=query.n_rows)

@@ -123,7 +123,7 @@ class Piece:
                 run, universe, whole.spine.geolevels[-1], schema.n_cells, subspine.blocks
             ),
         )
-        if census.summary_levels:
+        if census.declared.summary_levels:
             geography = _geography(run, whole.rows[subspine.blocks])
             levels = subjects.levels_of_subspine(subspine.spine, geography, whole.spine)
         else:
@@ -408,7 +408,7 @@ class PredictedUniverse:
 def totals_of_universe(settings: TopdownSettings, whole: PredictedUniverse) -> theory.Totals:
     """The totals that each subspine's prediction needs of the others; empty for a single
     subspine."""
-    if not settings.compiled_census.summary_levels or n_subspines(whole.spine) == 1:
+    if not settings.compiled_census.declared.summary_levels or n_subspines(whole.spine) == 1:
         return {}
     quantities = compared_quantities(settings, whole.universe)
     asked = [answer for quantity in quantities for answer in quantity.answers]

@@ -59,7 +59,7 @@ def accuracy_document(label: str, settings: TopdownSettings, figures: AccuracyFi
             if implied.isna().all()
         },
         runs=[_facts_of_run(label, settings, universe) for universe in settings.run.universes],
-        criterion=settings.compiled_census.redistricting if len(criterion) else None,
+        criterion=settings.compiled_census.declared.redistricting if len(criterion) else None,
         populations={
             population: errors_table(rows, _COLUMNS["criterion"], "criterion")
             for population, rows in shares.items()
@@ -103,7 +103,7 @@ _RECORDS = {"units": "housing units"}
 
 def _quantities(settings: TopdownSettings, errors: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """Tables of every quantity, whose title has its universe's if others have the same name."""
-    meanings = {q.name: q.meaning for q in settings.compiled_census.quantities}
+    meanings = {q.name: q.meaning for q in settings.compiled_census.declared.quantities}
     names = errors[["universe", "quantity"]].drop_duplicates()["quantity"]
     for (universe, name), own in errors.groupby(["universe", "quantity"], sort=False):
         together = own[own["answer"] == ALL_ANSWERS]

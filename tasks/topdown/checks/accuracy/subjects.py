@@ -72,7 +72,7 @@ def entity_levels(
     tables are by; and the other geounits of the spine. `geography` is the geography frame of the
     spine's blocks, in the order of its rows.
     """
-    if census.summary_levels:
+    if census.declared.summary_levels:
         frame = geography.iloc[spine.block_row].reset_index(drop=True)
         return tuple(level for level in levels_of_subspine(spine, frame, spine) if level.n_entities)
     found = {
@@ -151,7 +151,7 @@ def quantities_of(
     """
     return tuple(
         Quantity(declared.name, _answers(declared, schema), declared.meaning)
-        for declared in census.quantities or _query_quantities(schema, (TOTAL, *queries))
+        for declared in census.declared.quantities or _query_quantities(schema, (TOTAL, *queries))
         if declared.universe == schema.universe
         and has_attributes(schema, (*declared.where, *declared.by))
     )
@@ -162,7 +162,7 @@ def redistricting_groups(schema: Schema, census: Census = CENSUS) -> dict[str, t
 
     Empty if the census declares no groups, or the schema determines none.
     """
-    declared = census.redistricting
+    declared = census.declared.redistricting
     if declared is None or declared.universe != schema.universe:
         return {}
     groups = declared.groups

@@ -34,21 +34,22 @@ from ....census.declarations import SummaryLevelDeclaration, TableDeclaration
 from ....census.queries import has_attributes, incidence
 from ....census.schema import Schema
 
-SUMMARY_LEVELS = {level.code: level for level in CENSUS.summary_levels}
+SUMMARY_LEVELS = {level.code: level for level in CENSUS.declared.summary_levels}
 """By code, in the order in which a release numbers its records."""
 
+_PARTS = CENSUS.declared.code_parts
 COLUMNS: Mapping[str, str] = {
-    name: part.column for name, part in CENSUS.code_parts.items() if part.column is not None
+    name: part.column for name, part in _PARTS.items() if part.column is not None
 }
 """Column of the geography frame for each part of a geocode outside the block's own."""
 
 OUTSIDE: Mapping[str, str] = {
-    name: part.outside for name, part in CENSUS.code_parts.items() if part.outside is not None
+    name: part.outside for name, part in _PARTS.items() if part.outside is not None
 }
 """Code of the blocks that belong to no entity, by part of a geocode."""
 
 _DIGITS: Mapping[str, tuple[int, int]] = {
-    name: part.digits for name, part in CENSUS.code_parts.items() if part.digits is not None
+    name: part.digits for name, part in _PARTS.items() if part.digits is not None
 }
 """Digits of the block geocode in each part, end exclusive."""
 
@@ -126,13 +127,13 @@ def tabulated_entities(
         For each level (n_rows,) the entity of every row of the geography, -1 for none, and how many
         entities there are.
     """
-    if census.summary_levels:
+    if census.declared.summary_levels:
         found = {
             level.name: entities_of(geography, level).block_entity.astype(np.int32)
             for level in SUMMARY_LEVELS.values()
         }
         return {name: (entity, int(entity.max(initial=-1)) + 1) for name, entity in found.items()}
-    columns = [level for table in census.tables for level in table.levels]
+    columns = [level for table in census.declared.tables for level in table.levels]
     named = [name for name in (*census.geolevels, *columns) if name in geography.columns]
     of_levels = {
         name: entities(geography, census.geolevels, name)
@@ -271,6 +272,6 @@ def _tables(schema: Schema) -> list[TableDeclaration]:
     """The declared tables of a schema's universe whose attributes it has."""
     return [
         table
-        for table in CENSUS.tables
+        for table in CENSUS.declared.tables
         if table.universe == schema.universe and has_attributes(schema, names_of_table(table))
     ]

@@ -188,7 +188,7 @@ def _persons(counts: pd.DataFrame) -> np.ndarray:
 
 def _race_numbers() -> list[int]:
     """Number in P1 of the variable that counts each level of `cenrace`."""
-    (table,) = (entry for entry in CENSUS.tables if entry.name == "P1")
+    (table,) = (entry for entry in CENSUS.declared.tables if entry.name == "P1")
     levels = PUBLISHED_PERSONS.levels("cenrace")
     counted = [np.unique(levels[mask]) for mask in table_cells(table, PUBLISHED_PERSONS)]
     # Where several variables count one level alone, which has a subtotal then, use the last.

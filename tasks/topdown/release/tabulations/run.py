@@ -164,7 +164,7 @@ def _areas(of_block: np.ndarray, n_entities: int) -> BlockAreas:
 def tabulated_universes(settings: TopdownSettings) -> tuple[str, ...]:
     """Universes whose schemas determine at least one of the tables of summary levels, if tables are
     asked for."""
-    is_wanted = settings.release.tables and settings.compiled_census.summary_levels
+    is_wanted = settings.release.tables and settings.compiled_census.declared.summary_levels
     universes = settings.run.universes if is_wanted else ()
     return tuple(name for name in universes if tables_of(settings.schema_of(name)))
 
@@ -176,7 +176,7 @@ def has_legacy(settings: TopdownSettings) -> bool:
         for universe in tabulated_universes(settings)
         for table in tables_of(settings.schema_of(universe))
     }
-    return settings.release.pl94171 and tables == {table.name for table in CENSUS.tables}
+    return settings.release.pl94171 and tables == {table.name for table in CENSUS.declared.tables}
 
 
 class RunTables:
@@ -188,8 +188,8 @@ class RunTables:
         self.universes = tabulated_universes(settings)
         """Universes with tables of summary levels."""
         census, self.declared = settings.compiled_census, dict[str, TableDeclaration]()
-        if settings.release.tables and not census.summary_levels:
-            self.declared = {table.name: table for table in census.tables}
+        if settings.release.tables and not census.declared.summary_levels:
+            self.declared = {table.name: table for table in census.declared.tables}
 
     @cached_property
     def states(self) -> States:
@@ -203,7 +203,7 @@ class RunTables:
 
     def stems_by_universes(self) -> dict[tuple[str, ...], list[str]]:
         """Names of the tables by the universes that they are of, in the order of writing."""
-        if self.settings.compiled_census.summary_levels:
+        if self.settings.compiled_census.declared.summary_levels:
             return {self.settings.run.universes: _STEMS if self.universes else []}
         return {
             (universe,): [name for name, own in self.declared.items() if own.universe == universe]

@@ -311,7 +311,7 @@ def text_form(columns: Collection[str]) -> RowsForm:
     return RowsForm(is_quoted=NAME in columns)
 
 
-_STATE = (0, CENSUS.code_parts["STATE"].digits[1])  # type: ignore[index]
+_STATE = (0, CENSUS.declared.code_parts["STATE"].digits[1])  # type: ignore[index]
 """Digits of a block's geocode for its state."""
 
 

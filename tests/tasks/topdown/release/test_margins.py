@@ -194,7 +194,7 @@ def country(tmp_path_factory: pytest.TempPathFactory):
 
 def test_declared_tables_have_margins(country):
     run, settings = country
-    for declared in settings.compiled_census.tables:
+    for declared in settings.compiled_census.declared.tables:
         folder = run.unchecked_release / "tables"
         table = pd.read_parquet(folder / f"{declared.name}.parquet")
         margins = pd.read_parquet(folder / f"{declared.name}_margins.parquet")
