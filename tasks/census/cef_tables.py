@@ -21,7 +21,7 @@ from scipy import sparse
 from ...validation.rules import ADULT_AGE, NURSING_FACILITY, Rule, applicable_rules
 from ..ledger.recognition import InputDigest, RecordColumn, digest_of_parts
 from ..tables.area_lists import read_whole
-from ..tables.columns import CodedColumn, KeyIndex, is_blank_key, zeros
+from ..tables.columns import CodedColumn, KeyIndex, is_blank_key
 from ..tables.findings import refusal, refuse_unreadable
 from ..tables.layouts import BLOCK_KEY, GEOCODE_FIELDS, GEOGRAPHY_LAYOUT
 from ..tables.readers import Selection
@@ -41,7 +41,7 @@ from .census import Census
 from .census_input import CensusInput, CensusTables, ReferredTables, referred_rows
 from .counting import RawColumns, RecordCounter, Weights
 from .histograms import HistogramSum, block_levels, counties_of, numbers_of
-from .invariants import block_invariants, state_totals
+from .invariants import N_KINDS, block_invariants, state_totals
 from .joins import ByTable, JoinedTable, PlacedBatch, Placing, read_joined
 from .recodes import UNKNOWN
 from .records import AreaLookup
@@ -85,8 +85,10 @@ class UnitCodes:
 
     @property
     def kind(self) -> np.ndarray:
-        """0 for a housing unit, 1 to 7 by type of group quarters; -1 where unknown."""
-        return self.qgqtyp.lookup(type_of, np.int8)
+        """The kind of a unit as in `invariants.block_invariants`; -1 where unknown."""
+        kind = self.qgqtyp.lookup(type_of, np.int8)
+        of_facility = np.where(self.is_facility & (kind > 0), kind + 1, UNKNOWN)
+        return np.where(self.is_housing_unit, self.occupancy, of_facility)
 
     @property
     def code(self) -> np.ndarray:
@@ -159,8 +161,10 @@ def read_blocks(path: str) -> pd.DataFrame:
 
 def load_units(
     files: Sequence[InputFile], blocks: JoinedTable, evidence: ValueTally
-) -> JoinedTable:
-    """Read the units table, batch by batch, and find each unit's block."""
+) -> tuple[JoinedTable, sparse.csr_array]:
+    """Read the units table, batch by batch, find each unit's block, and count them by block and
+    kind."""
+    counts = HistogramSum(len(blocks), N_KINDS)
 
     def tally(read: PlacedBatch) -> None:
         units = UnitCodes.of(read.columns)
@@ -175,6 +179,9 @@ def load_units(
         }.items():
             read.add_mask("units", column, mask)
         read.add_mask("cross_table", "unit_in_unknown_block", read.placed.area < 0)
+        kind = units.kind
+        rows = np.flatnonzero((read.placed.area >= 0) & (kind >= 0))
+        counts.add(read.placed.area[rows], kind[rows], np.ones(len(rows), np.int8))
 
     columns = {f"{_PREFIX}{name}": name for name in UNIT_COLUMNS}
     place = ByTable(BLOCK_OF_UNIT, blocks)
@@ -182,7 +189,7 @@ def load_units(
     evidence.files.add(files, units.n_rows)
     evidence.add_masks("units", "blank_mafid", units.index.is_blank, units.n_rows)
     evidence.add_masks("cross_table", "repeated_mafid", units.index.is_repeated, units.n_rows)
-    return units
+    return units, counts.total()
 
 
 def recognised_columns(
@@ -238,9 +245,6 @@ class PersonCounter(RecordCounter):
         return super().tally(read)
 
 
-_UNITS_AT_ONCE = 1 << 20
-
-
 @dataclass(frozen=True, eq=False)
 class CefTables(CensusTables):
     """The tables of the Census Edited File: geography, units, and persons, who alone are counted
@@ -267,9 +271,9 @@ class CefTables(CensusTables):
     def read_before(self, evidence: ValueTally) -> ReferredTables:
         """Read geography and units; raises UnreadableInput."""
         frame, blocks = load_geography(self.files["geography"], evidence)
-        units = load_units(self.files["units"], blocks, evidence)
+        units, counts = load_units(self.files["units"], blocks, evidence)
         way = AreaLookup(ByTable(UNIT_KEY, units), {}, RawColumns((), len(frame)))
-        return ReferredTables(Areas(frame, (), {}), {"persons": way})
+        return ReferredTables(Areas(frame, (), {}), {"persons": way}, counts)
 
     def counter(
         self, before: ReferredTables, universe: str, evidence: ValueTally
@@ -288,9 +292,8 @@ class CefTables(CensusTables):
             before = self.read_before(evidence)
         if findings := evidence.findings(applicable_rules(evidence.suites), self.files):
             raise refusal(findings, with_counts=with_counts)
-        geography, units = before.areas.frame, units_of(before)
-        kind, _ = unit_counts(geography, units, None)
-        return geography, block_invariants(geography["block_geocode"], units.area, kind)
+        geography = before.areas.frame
+        return geography, block_invariants(geography["block_geocode"], before.counts)
 
     def rules(
         self, before: ReferredTables, counted: Mapping[str, RecordCounter], evidence: ValueTally
@@ -308,22 +311,22 @@ class CefTables(CensusTables):
         Empty blocks without housing units or facilities are included; see `invariants.inhabitable`.
         Whole persons are recognised by block and cell of `IDENTITY`.
         """
-        geography, units, persons = before.areas.frame, units_of(before), counted["persons"]
-        kind, occupied = unit_counts(geography, units, self.schemas.get("units"))
-        geocode, identity = geography["block_geocode"], persons.totals["identity"]
+        geocode, persons = before.areas.frame["block_geocode"], counted["persons"]
+        identity = persons.totals["identity"]
         population = state_totals(geocode, identity.sum(axis=1))
         n_persons = sum(population.values())
         digested = {"persons": (IDENTITY_COLUMNS, identity, IDENTITY.shape[1:])}
         histograms, known = {}, {}
         if "persons" in self.schemas:
             histograms["persons"], known["persons"] = persons.totals["histogram"], n_persons
-        if occupied is not None:
-            histograms["units"], known["units"] = occupied, int(occupied.sum())
-            digested["units"] = ("block_geocode", "cell", "units"), occupied, ()
-        raw = recognised_columns(units, len(geography), persons.references)
+        if "units" in self.schemas:
+            homes = histograms["units"] = before.counts[:, : self.schemas["units"].n_cells]
+            known["units"] = int(homes.sum())
+            digested["units"] = ("block_geocode", "cell", "units"), homes, ()
+        raw = recognised_columns(units_of(before), len(geocode), persons.references)
         return CensusInput(
             before.areas,
-            block_invariants(geocode, units.area, kind),
+            block_invariants(geocode, before.counts),
             histograms,
             population if "persons" in self.schemas else {},
             known,
@@ -354,22 +357,3 @@ def _counts_digest(
     """The digest of counts by block and cell, and those of counties."""
     counties = counties_of(numbers_of(geocode), table, shape)
     return digest_of_parts(kind, names, counties, table.nnz, key)
-
-
-def unit_counts(
-    geography: pd.DataFrame, units: JoinedTable, schema: Schema | None
-) -> tuple[np.ndarray, sparse.csr_array | None]:
-    """Return the kinds of units `(n_units,)` as in `UnitCodes`, and the housing units by block and
-    cell of a schema, if any.
-    """
-    kind = zeros(len(units), np.int8)
-    summed = None if schema is None else HistogramSum(len(geography), schema.n_cells)
-    for start in range(0, len(units), _UNITS_AT_ONCE):
-        rows = slice(start, start + _UNITS_AT_ONCE)
-        codes = unit_codes(units, rows)
-        kind[rows] = codes.kind
-        if summed is not None and schema is not None:
-            is_housing_unit = ~codes.is_facility
-            cells = schema.cells({"occupancy": codes.occupancy[is_housing_unit]})
-            summed.add(units.area[rows][is_housing_unit], cells, np.ones(len(cells), np.int8))
-    return kind, None if summed is None else summed.total()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
 from typing import Any, Self
@@ -110,11 +110,14 @@ class CensusInput:
 
 @dataclass(frozen=True, eq=False)
 class ReferredTables:
-    """Tables to which records refer: the areas, and the paths of each universe's records to
-    them."""
+    """Tables to which records refer: the areas, and the paths of each universe's records to them.
+
+    counts : rows of the Census Edited File's table of units, by area and kind.
+    """
 
     areas: Areas
     ways: Mapping[str, AreaLookup]
+    counts: sparse.csr_array = field(default_factory=partial(sparse.csr_array, (0, 0)))
 
 
 Counted = tuple[ReferredTables, Mapping[str, RecordCounter]]

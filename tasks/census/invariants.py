@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from scipy import sparse
 
 from ..runs.errors import InputRefused
 from ..runs.files import replacing
@@ -25,26 +26,20 @@ from .cef_2020 import N_TYPES
 
 FACILITY_COLUMNS = tuple(f"facilities_{number}" for number in range(1, N_TYPES))
 """Columns of the invariants frame with the facilities of each group-quarters type."""
-_UNITS_AT_ONCE = 1 << 20
+N_KINDS = 2 + len(FACILITY_COLUMNS)
+"""Kinds of units: vacant and occupied housing units, and the types of facilities."""
 
 
-def block_invariants(
-    block_geocode: pd.Series, unit_block: np.ndarray, unit_type: np.ndarray
-) -> pd.DataFrame:
+def block_invariants(block_geocode: pd.Series, units: sparse.csr_array) -> pd.DataFrame:
     """The invariants frame: one row for every block, in the order of `block_geocode`.
 
-    `unit_block` and `unit_type` give every unit's block position and its type, 0 for a housing
-    unit and 1 to 7 for a facility, shape `(n_units,)` each. Columns: block_geocode,
+    `units` are the units by block and kind, shape `(n_blocks, N_KINDS)`. Columns: block_geocode,
     housing_units, facilities_1 to facilities_7 (int64).
     """
-    counts = np.zeros(len(block_geocode) * N_TYPES, dtype=np.int64)
-    for start in range(0, len(unit_block), _UNITS_AT_ONCE):
-        rows = slice(start, start + _UNITS_AT_ONCE)
-        np.add.at(counts, unit_block[rows].astype(np.int64) * N_TYPES + unit_type[rows], 1)
-    columns = dict(
-        zip(("housing_units", *FACILITY_COLUMNS), counts.reshape(-1, N_TYPES).T, strict=True)
-    )
-    return pd.DataFrame({"block_geocode": block_geocode, **columns})
+    counts = units.toarray()
+    facilities = dict(zip(FACILITY_COLUMNS, counts[:, 2:].T, strict=True))
+    columns = {"block_geocode": block_geocode, "housing_units": counts[:, :2].sum(axis=1)}
+    return pd.DataFrame(columns | facilities)
 
 
 def state_totals(block_geocode: pd.Series, population: np.ndarray) -> dict[str, int]:

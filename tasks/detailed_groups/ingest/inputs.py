@@ -234,10 +234,7 @@ class CensusReader(GroupsReader):
         is_kept = blocks["TABBLKST"].isin(self.states).to_numpy()
         position = np.where(is_kept, np.cumsum(is_kept) - 1, -1)
         has_block = units.area >= 0
-        kind = unit_codes(units, has_block).kind
-        invariants = block_invariants(
-            frame["block_geocode"], units.area[has_block], np.maximum(kind, 0)
-        )
+        invariants = block_invariants(frame["block_geocode"], before.counts)
         self._units, self._n_blocks = units, int(is_kept.sum())
         # Positions in the blocks of the states, -1 for units of other states.
         self._block_of_unit = np.where(has_block, position[units.area], -1)

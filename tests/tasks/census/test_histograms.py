@@ -13,6 +13,7 @@ from spineflow.tasks.census.histograms import (
     write_histogram,
 )
 from spineflow.tasks.census.invariants import (
+    N_KINDS,
     block_invariants,
     inhabitable,
     read_invariants,
@@ -76,9 +77,9 @@ def test_a_sum_beyond_32_bits_is_exact(monkeypatch):
 
 
 def test_invariants(tmp_path):
-    invariants = block_invariants(
-        pd.Series(CODES, dtype="str"), np.array([0, 0, 2, 2, 2]), np.array([0, 0, 5, 5, 1])
-    )
+    block, kind = np.array([0, 0, 2, 2, 2]), np.array([0, 1, 6, 6, 2])
+    units = block_histogram(block, kind, n_blocks=len(CODES), n_cells=N_KINDS)
+    invariants = block_invariants(pd.Series(CODES, dtype="str"), units)
     assert invariants["housing_units"].tolist() == [2, 0, 0, 0]
     assert invariants["facilities_5"].tolist() == [0, 0, 2, 0]
     assert invariants["facilities_1"].tolist() == [0, 0, 1, 0]

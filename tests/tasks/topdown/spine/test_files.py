@@ -9,7 +9,13 @@ import pandas as pd
 import pytest
 from spineflow.geography.levels import Spine
 from spineflow.geography.spine import SpineRules, build_spine
-from spineflow.tasks.census.invariants import block_invariants, inhabitable, read_inhabitable
+from spineflow.tasks.census.histograms import block_histogram
+from spineflow.tasks.census.invariants import (
+    N_KINDS,
+    block_invariants,
+    inhabitable,
+    read_inhabitable,
+)
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.stamps import write_frame
 from spineflow.tasks.topdown.spine.files import ARRAYS, BLOCKS, GEOUNITS, read_spine, write_spine
@@ -80,8 +86,9 @@ def test_blocks_that_can_hold_somebody_are_read_from_the_files(tmp_path: Path) -
     rng = np.random.default_rng(5)
     code = pd.Series([f"{number:016d}" for number in range(40)], dtype="str")
     geography = pd.DataFrame({"block_geocode": code, "PLACEFP": code.str[-5:]})
-    unit_block = rng.integers(0, 40, 30)
-    invariants = block_invariants(code, unit_block, rng.integers(0, 8, 30))
+    block, kind = rng.integers(0, 40, 30), rng.integers(0, N_KINDS, 30)
+    units = block_histogram(block, kind, n_blocks=40, n_cells=N_KINDS)
+    invariants = block_invariants(code, units)
     write_frame(tmp_path / "invariants.parquet", invariants)
     geography.to_parquet(tmp_path / "geography.parquet", index=False)
     blocks, counts = read_inhabitable(
