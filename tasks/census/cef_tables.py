@@ -37,7 +37,6 @@ from .cef_2020 import (
     recode_of,
     type_of,
 )
-from .census import Census
 from .census_input import CensusInput, CensusTables, ReferredTables, referred_rows
 from .counting import RawColumns, RecordCounter, Weights
 from .histograms import HistogramSum, block_levels, counties_of, numbers_of
@@ -178,10 +177,10 @@ def load_units(
             "facility_without_group_quarters_code": units.is_facility & is_blank,
         }.items():
             read.add_mask("units", column, mask)
-        read.add_mask("cross_table", "unit_in_unknown_block", read.placed.area < 0)
+        read.add_mask("cross_table", "unit_in_unknown_block", read.area < 0)
         kind = units.kind
-        rows = np.flatnonzero((read.placed.area >= 0) & (kind >= 0))
-        counts.add(read.placed.area[rows], kind[rows], np.ones(len(rows), np.int8))
+        rows = np.flatnonzero((read.area >= 0) & (kind >= 0))
+        counts.add(read.area[rows], kind[rows], np.ones(len(rows), np.int8))
 
     columns = {f"{_PREFIX}{name}": name for name in UNIT_COLUMNS}
     place = ByTable(BLOCK_OF_UNIT, blocks)
@@ -225,7 +224,7 @@ class PersonCounter(RecordCounter):
         columns = read.columns
         for name in self.texts:
             read.evidence.add("persons", name, columns[name].counts(), file=read.file)
-        units, has_unit = UnitCodes.of(columns, _PREFIX), read.placed.row >= 0
+        units, has_unit = UnitCodes.of(columns, _PREFIX), read.row >= 0
         is_blank = is_blank_key(read.batch[UNIT_KEY])
         code, code_of_unit = columns[TYPE_COLUMN].lookup(_known_code, np.int16), units.code
         read.add_mask("persons", "blank_mafid", is_blank)
@@ -250,13 +249,6 @@ class CefTables(CensusTables):
     """The tables of the Census Edited File: geography, units, and persons, who alone are counted
     record by record, whatever universes run.
     """
-
-    @staticmethod
-    def _written(
-        census: Census, files: Mapping[str, tuple[InputFile, ...]]
-    ) -> dict[str, tuple[InputFile, ...]]:
-        """The files, whose columns have the places and kinds of `tables.layouts`."""
-        return dict(files)
 
     @property
     def records(self) -> Mapping[str, tuple[InputFile, ...]]:

@@ -248,8 +248,8 @@ class Census:
 
     declared: CensusDeclaration
     universes: Mapping[str, Universe]
-    formats: Mapping[str, TextFormat]
-    """How the files of the input tables are written, by table."""
+    formats: Mapping[str, TextFormat | None]
+    """How the files of the input tables are written, by table; None if not declared."""
 
     @property
     def geography(self) -> CensusGeography:
@@ -341,7 +341,7 @@ def preset_census(name: str) -> Census:
 def compiled(declared: CensusDeclaration) -> Census:
     """Compile a declaration into a census; raise ValueError for an invalid declaration."""
     recodes = {
-        name: compiled_recode(name, attribute, rounds_down=declared.rounds_down)
+        name: compiled_recode(name, attribute, rounds_down=declared.has_free_layout)
         for name, attribute in declared.attributes.items()
     }
     coarsenings = tuple(

@@ -146,20 +146,14 @@ class CensusTables:
         """The tables at these paths by the names of the tables: files, folders of partitions, globs
         or fsspec URLs.
         """
-        files = {table: input_files(table, os.fspath(path)) for table, path in paths.items()}
-        return cls(census, schemas, cls._written(census, files))
-
-    @staticmethod
-    def _written(
-        census: Census, files: Mapping[str, tuple[InputFile, ...]]
-    ) -> dict[str, tuple[InputFile, ...]]:
-        """The files with their declared formats."""
-        return refuse_shared(
-            {
-                table: tuple(replace(file, format=census.formats.get(table)) for file in own)
-                for table, own in files.items()
-            }
-        )
+        files = {
+            table: [
+                replace(file, format=census.formats.get(table))
+                for file in input_files(table, os.fspath(path))
+            ]
+            for table, path in paths.items()
+        }
+        return cls(census, schemas, refuse_shared(files))
 
     @property
     def records(self) -> Mapping[str, tuple[InputFile, ...]]:

@@ -49,7 +49,7 @@ def read_columns(
     """
     raw = RawColumns(names, n_areas)
     for _, batch, columns in read_coded(files, names, place.keys):
-        raw.add(columns, place.of(batch, {}).area)
+        raw.add(columns, place.of(batch, {})[0])
     return raw.columns()
 
 
@@ -190,32 +190,31 @@ class RecordCounter:
         Records of unknown area, number or level are not counted; the evidence then has the rule
         that they break.
         """
-        placed = self.place.of(batch, columns)
-        n_rows = len(placed.area)
-        read = PlacedBatch(batch, columns, placed, file, evidence)
+        area, row = self.place.of(batch, columns)
+        read = PlacedBatch(batch, columns, area, row, file, evidence)
         weights = self.tally(read)
-        self.raw.add(columns, placed.area, np.where(weights.is_member, weights.count, 0))
-        refers = placed.row >= 0
-        np.add.at(self.references, placed.row[refers], np.maximum(weights.count, 1)[refers])
-        is_known = (placed.area >= 0) & weights.is_member & (weights.count > 0)
+        self.raw.add(columns, area, np.where(weights.is_member, weights.count, 0))
+        refers = row >= 0
+        np.add.at(self.references, row[refers], np.maximum(weights.count, 1)[refers])
+        is_known = (area >= 0) & weights.is_member & (weights.count > 0)
         levels = {}
         for recode in self.recodes:
-            level = levels[recode.attribute] = recode.evaluate(columns, n_rows)
+            level = levels[recode.attribute] = recode.evaluate(columns, len(area))
             self.tally_levels(recode, level, weights, read)
             is_known &= level >= 0
-        area, count = placed.area[is_known], weights.count[is_known]
+        area, count = area[is_known], weights.count[is_known]
         known = {name: level[is_known] for name, level in levels.items()}
         for name, schema in self._schemas.items():
             cell = schema.cells(known)
             self.tally_cells(cell, read)
             self._sums[name].add(area, cell, count)
             if self.listed is not None:
-                self.listed(name, area, cell, placed.row[is_known], count)
+                self.listed(name, area, cell, row[is_known], count)
 
     def tally(self, read: PlacedBatch) -> Weights:
         """Check a batch against rules; return how many records of the universe each of its rows
         represents, by default one."""
-        n = len(read.placed.area)
+        n = len(read.area)
         return Weights(np.ones(n, dtype=np.int64), np.ones(n, dtype=bool))
 
     def tally_levels(

@@ -567,8 +567,8 @@ class CensusDeclaration(Part):
     """Words of the certificate; exact facts are named in any case."""
 
     @property
-    def rounds_down(self) -> bool:
-        """Whether numbers may have fractions, which are dropped: not in the Census Edited File."""
+    def has_free_layout(self) -> bool:
+        """Whether files have declared formats and numbers may have fractions, which are dropped."""
         return self.layout == "declared"
 
     def _refuse_misfits(self) -> None:

@@ -11,8 +11,9 @@ from .influence import steps_of
 from .recodes import CodeSet
 
 
-def declared_formats(declared: CensusDeclaration) -> dict[str, TextFormat]:
-    """How the files of every table are written that a declaration reads, the areas first.
+def declared_formats(declared: CensusDeclaration) -> dict[str, TextFormat | None]:
+    """How the files of every table are written that a declaration reads, the areas first; None in
+    the layout of the Census Edited File, which `tables.layouts` has.
 
     Raises ValueError for a table that it does not read.
     """
@@ -41,7 +42,8 @@ def declared_formats(declared: CensusDeclaration) -> dict[str, TextFormat]:
                     "read; correct its name, or remove it"
                 )
     numbers = _number_columns(declared)
-    return {table: _format_of(files, table, numbers) for table in dict.fromkeys(tables)}
+    is_free = declared.has_free_layout
+    return {t: _format_of(files, t, numbers) if is_free else None for t in tables}
 
 
 def format_of_others(declared: CensusDeclaration) -> TextFormat:

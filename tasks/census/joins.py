@@ -50,14 +50,9 @@ class JoinedTable:
         return len(self.area)
 
 
-@dataclass(frozen=True, eq=False)
-class Placed:
-    """Areas of a batch's records `(n_rows,)`, -1 for none, and their rows `(n_rows,)` in the table
-    on the path to the area, -1 for none.
-    """
-
-    area: np.ndarray
-    row: np.ndarray
+Places = tuple[np.ndarray, np.ndarray]
+"""Areas of a batch's records `(n_rows,)`, and their rows in the table on the path to the area
+`(n_rows,)`; -1 for none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,10 +63,10 @@ class OwnAreas:
     index: AreaIndex
     keys: tuple[str, ...] = ()
 
-    def of(self, batch: Batch, columns: dict[str, CodedColumn]) -> Placed:
+    def of(self, batch: Batch, columns: dict[str, CodedColumn]) -> Places:
         """The areas of a batch's records."""
         area = self.index.positions([columns[column] for column in self.texts])
-        return Placed(area, np.full(len(area), -1))
+        return area, np.full(len(area), -1)
 
     def __len__(self) -> int:
         """No table is referred to."""
@@ -91,12 +86,12 @@ class ByTable:
         """Columns of identifiers that are read."""
         return (self.column,)
 
-    def of(self, batch: Batch, columns: dict[str, CodedColumn]) -> Placed:
+    def of(self, batch: Batch, columns: dict[str, CodedColumn]) -> Places:
         """Return the areas of a batch's records; `columns` gets those of the table."""
         row = self.joined.index.positions(batch[self.column])
         for name, column in self.joined.columns.items():
             columns[name] = taken(column, row)
-        return Placed(at_rows(self.joined.area, row, -1), row)
+        return at_rows(self.joined.area, row, -1), row
 
     def __len__(self) -> int:
         """Rows of the table that is referred to."""
@@ -109,13 +104,14 @@ Placing = OwnAreas | ByTable
 
 @dataclass(frozen=True, eq=False)
 class PlacedBatch:
-    """A batch of the table's file at a position: its columns, coded columns, positions of its rows,
+    """A batch of the table's file at a position: its columns, coded columns, places of its records,
     and the evidence for rules.
     """
 
     batch: Batch
     columns: dict[str, CodedColumn]
-    placed: Placed
+    area: np.ndarray
+    row: np.ndarray
     file: int
     evidence: ValueTally
 
@@ -148,13 +144,13 @@ def read_joined(
     n_rows = np.zeros(len(files), dtype=np.int64)
     texts = tuple(dict.fromkeys((*columns.values(), *place.texts)))
     for file, batch, coded in read_coded(files, texts, (key, *place.keys)):
-        placed = place.of(batch, coded)
+        places = place.of(batch, coded)
         keys.add(batch[key])
-        area.append(placed.area)
-        n_rows[file] += len(placed.area)
+        area.append(places[0])
+        n_rows[file] += len(places[0])
         for name, growing in found.items():
             growing.append(coded[stay[name]])
-        tally(PlacedBatch(batch, coded, placed, file, evidence))
+        tally(PlacedBatch(batch, coded, *places, file, evidence))
     grown = {name: growing.column() for name, growing in found.items()}
     return JoinedTable(KeyIndex(keys), area.array(), grown, n_rows)
 

@@ -24,6 +24,7 @@ from .areas import AreaIndex, Areas, number_in
 from .cef_2020 import CENSUS
 from .census import Census
 from .declarations import MicrodataColumn, MicrodataDeclaration
+from .histograms import HistogramSum
 from .schema import Schema
 
 _Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -203,15 +204,10 @@ def _count(
     shape: tuple[int, int],
 ) -> sparse.csr_array:
     """Count records by area and cell, as `rows_of` has them of each batch."""
-    keys, counts = [], []
+    counts = HistogramSum(*shape)
     for batch in file.batches(names):
-        area, cell, times = rows_of(batch)
-        distinct, where = np.unique(area * shape[1] + cell, return_inverse=True)
-        keys.append(distinct)
-        counts.append(np.bincount(where, times, len(distinct)).astype(np.int64))
-    key = np.concatenate(keys) if keys else np.zeros(0, dtype=np.int64)
-    count = np.concatenate(counts) if counts else np.zeros(0, dtype=np.int64)
-    return sparse.csr_array(sparse.coo_array((count, np.divmod(key, shape[1])), shape=shape))
+        counts.add(*rows_of(batch))
+    return counts.total()
 
 
 def _coded(batch: pa.RecordBatch, name: str) -> CodedColumn:

@@ -159,9 +159,9 @@ class UniverseTables:
 
         def tally(read: PlacedBatch) -> None:
             if isinstance(place, OwnAreas):
-                read.add_mask(name, "unknown_area", read.placed.area < 0)
+                read.add_mask(name, "unknown_area", read.area < 0)
                 return
-            row, unknown = read.placed.row, f"unknown_{place.column}_of_{step.table}"
+            row, unknown = read.row, f"unknown_{place.column}_of_{step.table}"
             read.add_mask(name, unknown, row < 0)
             np.add.at(referring, row[row >= 0], 1)
 
@@ -221,23 +221,23 @@ class UniverseCounter(RecordCounter):
 
     def tally(self, read: PlacedBatch) -> Weights:
         """Hold the references, areas and numbers of a batch to rules."""
-        batch, columns, placed = read.batch, read.columns, read.placed
+        batch, columns, n_rows = read.batch, read.columns, len(read.area)
         universe, name = self._universe, self._universe.name
         if isinstance(self.place, ByTable):
             column, is_blank = self.place.column, is_blank_key(batch[self.place.column])
             read.add_mask(name, f"blank_{column}", is_blank)
-            is_unknown = (placed.row < 0) & ~is_blank
+            is_unknown = (read.row < 0) & ~is_blank
             read.add_mask(name, f"unknown_{column}", is_unknown)
         for key, keys in self.keys_of_occupants.items():
             keys.add(canonical_keys(batch[key]))
         for one in self._occupants:
             columns |= one.of(batch[one.key])
-        is_member = np.ones(len(placed.area), dtype=bool)
+        is_member = np.ones(n_rows, dtype=bool)
         for column, codes in universe.rows.items():
             is_member &= columns[column].lookup(codes.holds, bool)
         if isinstance(self.place, OwnAreas):
-            read.add_mask(name, "unknown_area", (placed.area < 0)[is_member])
-        count = np.ones(len(placed.area), dtype=np.int64)
+            read.add_mask(name, "unknown_area", (read.area < 0)[is_member])
+        count = np.ones(n_rows, dtype=np.int64)
         declared = universe.declared
         if declared.count:
             count = columns[declared.count].lookup(_count, np.int64)
@@ -256,7 +256,7 @@ class UniverseCounter(RecordCounter):
         is_counted = weights.is_member
         on_the_way = tuple(f"{step.table}." for step in self._universe.steps)
         if any(column.startswith(on_the_way) for column in recode.columns):
-            is_counted = is_counted & (read.placed.row >= 0)
+            is_counted = is_counted & (read.row >= 0)
         found, name = level[is_counted], self._universe.name
         for number in range(len(recode.refused)):
             rule = f"refused_{recode.attribute}_{number}"
