@@ -445,14 +445,10 @@ def read_people(tables: CensusTables, universe: str) -> People:
     evidence = ValueTally()
     before = tables.read_before(evidence)
     counter, files = tables.counter(before, universe, evidence)
-    nobody = np.empty(0, dtype=np.int64)
-    parts, wanted = [[nobody] * 3], counter.histogram_of(universe)
+    parts = [[np.empty(0, dtype=np.int64)] * 3]
 
-    def listed(
-        name: str, area: np.ndarray, cell: np.ndarray, row: np.ndarray, count: np.ndarray
-    ) -> None:
-        if name == wanted:
-            parts.append([np.repeat(part, count.astype(np.int64)) for part in (area, cell, row)])
+    def listed(area: np.ndarray, cell: np.ndarray, row: np.ndarray, count: np.ndarray) -> None:
+        parts.append([np.repeat(part, count.astype(np.int64)) for part in (area, cell, row)])
 
     counter.listed = listed
     count_files(counter, files, evidence)

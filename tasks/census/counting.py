@@ -157,12 +157,12 @@ class RecordCounter:
     references : records by row of that table so far.
     raw : columns by which the ledger recognises the records, if needed.
     keys_of_occupants : by column of the records, the keys to which other tables refer.
-    listed : by the name of a histogram, the receiver of a batch's counted records: their areas,
-        cells and rows of the table on the path, and how many each represents, `(n,)` each; None
-        where nothing is listed.
+    listed : the receiver of a batch's counted records: their areas, cells of the last histogram and
+        rows of the table on the path, and how many each represents, `(n,)` each; None where nothing
+        is listed.
     """
 
-    listed: Callable[[str, np.ndarray, np.ndarray, np.ndarray, np.ndarray], None] | None = None
+    listed: Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], None] | None = None
     texts: tuple[str, ...]
     keys: tuple[str, ...]
 
@@ -208,8 +208,8 @@ class RecordCounter:
             cell = schema.cells(known)
             self.tally_cells(cell, read)
             self._sums[name].add(area, cell, count)
-            if self.listed is not None:
-                self.listed(name, area, cell, row[is_known], count)
+        if self.listed is not None:
+            self.listed(area, cell, row[is_known], count)
 
     def tally(self, read: PlacedBatch) -> Weights:
         """Check a batch against rules; return how many records of the universe each of its rows
@@ -224,10 +224,6 @@ class RecordCounter:
 
     def tally_cells(self, cell: np.ndarray, read: PlacedBatch) -> None:
         """Hold the cells of the records that are counted to rules."""
-
-    def histogram_of(self, universe: str) -> str:
-        """The name of the last of the histograms of a universe."""
-        return [name for name, own in self._schemas.items() if own.universe == universe][-1]
 
     @cached_property
     def totals(self) -> Mapping[str, sparse.csr_array]:

@@ -12,7 +12,8 @@ anything is measured: structural zeros, bounds and invariants on sums of held ro
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -94,38 +95,27 @@ def write_held(run: RunDirectory, settings: TopdownSettings, found: HeldAnswers)
         }
         tables.append(pa.table(columns))
     table = pa.concat_tables(tables).unify_dictionaries()
-    digests = {
-        file.name: sha256_of_file(file)
-        for file in (_file_of(settings, held) for held in _all_held(settings))
-    }
+    universes = (settings.compiled_census.universes[name] for name in settings.run.universes)
+    held = chain.from_iterable(universe.held_to_releases for universe in universes)
+    files = [_release_of(settings, one)[1] for one in held]
+    digests = {file.name: sha256_of_file(file) for file in files}
     text = "\n".join(f"{digest} {name}" for name, digest in sorted(digests.items()))
     write_parquet(held_file(run), table.replace_schema_metadata({_SOURCES: text.encode()}))
 
 
-def _all_held(settings: TopdownSettings) -> Iterator[Held]:
-    census = settings.compiled_census
-    return (
-        held for name in settings.run.universes for held in census.universes[name].held_to_releases
-    )
-
-
-def _path_of(settings: TopdownSettings, held: Held) -> Path:
-    """The earlier release that the settings name: the directory of a run, or a file."""
-    return Path(settings.input.paths()[held.release or ""])
-
-
-def _file_of(settings: TopdownSettings, held: Held) -> Path:
-    """The file of microdata that is counted."""
-    path = _path_of(settings, held)
-    return RunDirectory(path).release / f"mdf_{held.universe}.parquet" if path.is_dir() else path
+def _release_of(settings: TopdownSettings, held: Held) -> tuple[RunDirectory | None, Path]:
+    """The earlier run that the settings name, None where they name a file, and the file of its
+    microdata."""
+    path = Path(settings.input.paths()[held.release or ""])
+    run = RunDirectory(path) if path.is_dir() else None
+    return run, path if run is None else run.release / f"mdf_{held.universe}.parquet"
 
 
 def _counted(
     settings: TopdownSettings, held: Held, areas: Areas
 ) -> tuple[sparse.csr_array, Schema]:
     """Records of an earlier release by area and cell, and the schema that numbers the cells."""
-    path, file = _path_of(settings, held), _file_of(settings, held)
-    run, where = RunDirectory(path) if path.is_dir() else None, f"input.{held.release}"
+    (run, file), where = _release_of(settings, held), f"input.{held.release}"
     if run is None:
         earlier = _census_of_layout(held, where)
         if not file.exists():
@@ -243,9 +233,10 @@ def _refuse_contradictions(
         declaration allows (n_units, n_sums), in units of areas: `unit` (n_areas,) of each."""
         for answer in np.unique(row[row >= 0]).tolist():
             for held in held_to_releases:
-                rows = _held_rows(held, schema, row == answer)
-                if rows is None:
-                    continue
+                row_of_cell = _row_of_cell(held, schema)
+                rows = np.unique(row_of_cell[row == answer])
+                if rows[0] < 0 or not np.array_equal(np.isin(row_of_cell, rows), row == answer):
+                    continue  # The sum is of no held rows.
                 of_area = np.asarray(found[name, held.name][:, rows].sum(axis=1)).ravel()
                 sums = np.zeros(len(places), dtype=np.int64)
                 np.add.at(sums, unit, of_area)
@@ -279,14 +270,6 @@ def _refuse_contradictions(
         exact = np.array([result.totals[name][invariant.name][path] for path in units.path])
         what = f"the invariant {invariant.name}"
         hold_between(exact, exact, what, row, units.number, places)
-
-
-def _held_rows(held: Held, schema: Schema, cells: np.ndarray) -> np.ndarray | None:
-    """The held rows whose cells together are a sum's; None if no rows match."""
-    row = _row_of_cell(held, schema)
-    rows = np.unique(row[cells])
-    is_sum = rows.size and rows[0] >= 0 and np.array_equal(np.isin(row, rows), cells)
-    return rows if is_sum else None
 
 
 def _row_of_cell(one: Held | Bound, schema: Schema) -> np.ndarray:
