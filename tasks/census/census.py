@@ -37,7 +37,6 @@ from .declarations import (
     CountedDeclaration,
     HeldToDeclaration,
     InvariantDeclaration,
-    Step,
     StructuralZeroDeclaration,
     UniverseDeclaration,
 )
@@ -53,7 +52,6 @@ from .influence import (
     graph_of,
     norms_of,
     refuse_uncharged,
-    steps_of,
 )
 from .queries import DETAILED, TOTAL, MarginalQuery, counted_rows, has_attributes, marginal_query
 from .recodes import CodeSet, Recode, compiled_recode
@@ -230,17 +228,6 @@ class Universe:
         """The count that maps and predicted deviations show."""
         return self.declared.counted or CountedDeclaration(text=f"number of {self.name}")
 
-    @property
-    def area_columns(self) -> tuple[str, ...]:
-        """Columns with the codes that identify a record's area."""
-        area = self.declared.area or ()
-        return (area,) if isinstance(area, str) else area
-
-    @property
-    def steps(self) -> tuple[Step, ...]:
-        """The tables on the way to the area."""
-        return steps_of(self.declared)
-
 
 @dataclass(frozen=True)
 class Census:
@@ -413,7 +400,7 @@ def _universe(
                 f"{where} has the identity {attribute!r}, which is not one of its attributes; "
                 f"there are {', '.join(full.attributes)}"
             )
-    for step in steps_of(declared):
+    for step in declared.steps:
         if step.table in declared.occupants:
             raise ValueError(
                 f"{where} has occupants named as the table {step.table!r}; rename them"

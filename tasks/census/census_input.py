@@ -168,7 +168,7 @@ class CensusTables:
         """The tables in the order in which they are read."""
         found = [self.census.geography.table]
         for universe in (self.census.universes[name] for name in self.records):
-            found += [step.table for step in reversed(universe.steps)]
+            found += [step.table for step in reversed(universe.declared.steps)]
             found += [one.table for one in universe.declared.occupants.values()]
             found.append(universe.declared.table)
         return tuple(dict.fromkeys(found))
@@ -244,7 +244,7 @@ class CensusTables:
         areas = load_areas(table, declared, evidence, further)
         for name in self.records:
             universe = self.census.universes[name]
-            refuse_alike(areas, name, universe.area_columns, table[0])
+            refuse_alike(areas, name, universe.declared.area_columns, table[0])
             tables = UniverseTables(universe, self.files, evidence)
             ways[name] = tables.read_ways(areas, self._on_the_way(name))
             tables.tally_contributions()

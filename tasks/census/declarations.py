@@ -304,6 +304,16 @@ class UniverseDeclaration(Part):
     counted: CountedDeclaration | None = None
     """Count shown in maps and predicted deviations; left out, the number of its records."""
 
+    @property
+    def area_columns(self) -> tuple[str, ...]:
+        """Columns with the codes that identify a record's area."""
+        return (self.area,) if isinstance(self.area, str) else self.area or ()
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The tables on the way to the area, in order."""
+        return (self.through,) if isinstance(self.through, Step) else self.through
+
 
 class ContributionDeclaration(Part):
     """How many records a person may have in a table, such as jobs or visits. A rule holds the input

@@ -197,7 +197,7 @@ def _are_alike(one: Universe, other: Universe) -> bool:
     first, second = one.declared, other.declared
     return (
         one.rows == other.rows
-        and one.steps == other.steps
+        and first.steps == second.steps
         and (first.table, first.area, first.count) == (second.table, second.area, second.count)
     )
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from ..tables.formats import TextFormat
 from .attribute_declarations import OTHER, FilesDeclaration
 from .declarations import CensusDeclaration
-from .influence import steps_of
 from .recodes import CodeSet
 
 
@@ -19,7 +18,7 @@ def declared_formats(declared: CensusDeclaration) -> dict[str, TextFormat | None
     """
     tables = [declared.geography.table]
     for universe in declared.universes.values():
-        tables += [universe.table, *(step.table for step in steps_of(universe))]
+        tables += [universe.table, *(step.table for step in universe.steps)]
         tables += [occupant.table for occupant in universe.occupants.values()]
     files = declared.files or {}
     unknown = [name for name in files if name not in (*tables, OTHER)]
@@ -80,9 +79,8 @@ def _columns_read(declared: CensusDeclaration) -> frozenset[str]:
         names += [column for entry in attribute.refused or () for column in entry.where]
         names += [attribute.column] if attribute.column else []
     for universe in declared.universes.values():
-        area = universe.area or ()
-        names += [*universe.where, *((area,) if isinstance(area, str) else area)]
-        for step in steps_of(universe):
+        names += [*universe.where, *universe.area_columns]
+        for step in universe.steps:
             names += [step.column, step.key]
         for occupant in universe.occupants.values():
             names += [occupant.column, occupant.key, *occupant.where]

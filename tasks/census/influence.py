@@ -63,7 +63,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import zip_longest
 
-from .declarations import CensusDeclaration, ContributionDeclaration, Step, UniverseDeclaration
+from .declarations import CensusDeclaration, ContributionDeclaration, UniverseDeclaration
 from .households import UNIT_COLUMNS
 
 
@@ -311,7 +311,7 @@ class Graph:
         A person whose unit has columns computed from its members is one of the members of two
         units, before the change and after it.
         """
-        universe, steps = self.universes[name], steps_of(self.universes[name])
+        universe, steps = self.universes[name], self.universes[name].steps
         is_member = (
             edge.key != ""
             and edge.source == universe.table
@@ -452,20 +452,13 @@ def refuse_uncharged(declared: CensusDeclaration, graph: Graph) -> None:
         raise ValueError(f"contributions names {unread[0]!r}, which no universe reads; remove it")
 
 
-def steps_of(universe: UniverseDeclaration) -> tuple[Step, ...]:
-    """The tables on the path to a universe's area, in order."""
-    through = universe.through
-    return (through,) if isinstance(through, Step) else through
-
-
 def _find_paths(
     universe: UniverseDeclaration,
     asked: tuple[str, ...],
     contributions: Mapping[str, ContributionDeclaration],
 ) -> Iterator[InfluencePath]:
     """The paths of a universe; `asked` are the columns that its attributes and conditions name."""
-    steps = steps_of(universe)
-    area = (universe.area,) if isinstance(universe.area, str) else universe.area or ()
+    steps, area = universe.steps, universe.area_columns
     names = (*universe.occupants, *(step.table for step in steps))
 
     def of(name: str) -> tuple[str, ...]:

@@ -88,21 +88,20 @@ class UniverseTables:
         `recognised` are columns of these tables by which the ledger recognises their rows. Raises
         UnreadableInput.
         """
-        universe, columns = self.universe, self.universe.area_columns
-        raw = RawColumns(recognised, len(areas))
+        universe, declared = self.universe, self.universe.declared
+        raw, columns = RawColumns(recognised, len(areas)), declared.area_columns
         place: Placing = OwnAreas(columns, AreaIndex(areas, len(columns)))
-        for depth in reversed(range(len(universe.steps))):
+        for depth, step in reversed([*enumerate(declared.steps)]):
             joined = self._joined(depth, place)
-            prefix = f"{universe.steps[depth].table}."
+            prefix = f"{step.table}."
             told = {name: own for name, own in joined.columns.items() if name.startswith(prefix)}
             raw.add(told, joined.area)
-            place = ByTable(universe.steps[depth].column, joined)
+            place = ByTable(step.column, joined)
         occupants = {}
         for name, path in universe.occupant_paths.items():
-            declared = universe.declared.occupants[name]
             own = self._shaped(path.table, occupant_columns(path), path.references)
             occupants[name] = load_occupants(
-                own, declared, name, path.columns, universe.name, self.evidence
+                own, declared.occupants[name], name, path.columns, universe.name, self.evidence
             )
         return AreaLookup(place, occupants, raw)
 
@@ -153,7 +152,8 @@ class UniverseTables:
 
     def _joined(self, depth: int, place: Placing) -> JoinedTable:
         """The table of a step on the way to the area; `place` is how its rows find theirs."""
-        name, step, evidence = self.universe.name, self.universe.steps[depth], self.evidence
+        name, evidence = self.universe.name, self.evidence
+        step = self.universe.declared.steps[depth]
         wanted = self.universe.step_paths[depth].columns
         referring = np.zeros(len(place), dtype=np.int64)
 
@@ -180,7 +180,7 @@ class UniverseTables:
         """Record in the evidence whether too many `(n_rows,)` records, or rows of the previous
         table, refer to rows of the table of a step.
         """
-        step = self.universe.steps[depth]
+        step = self.universe.declared.steps[depth]
         if step.records_per_row is not None:
             suite, crowded = self.universe.name, f"crowded_row_of_{step.table}"
             is_crowded = referring > step.records_per_row
@@ -254,7 +254,7 @@ class UniverseCounter(RecordCounter):
         way to the area is known.
         """
         is_counted = weights.is_member
-        on_the_way = tuple(f"{step.table}." for step in self._universe.steps)
+        on_the_way = tuple(f"{step.table}." for step in self._universe.declared.steps)
         if any(column.startswith(on_the_way) for column in recode.columns):
             is_counted = is_counted & (read.row >= 0)
         found, name = level[is_counted], self._universe.name
@@ -308,7 +308,7 @@ def _of(
 def _rules_of_steps(universe: Universe) -> Iterator[Rule]:
     """References and keys of the tables on the way to the area."""
     came_from = universe.declared.table
-    for step in universe.steps:
+    for step in universe.declared.steps:
         of_table = f"_of_{came_from}" if came_from != universe.declared.table else ""
         words: dict[str, Any] = {"key": step.key, "target": step.table, "of_table": of_table}
         yield from _of("reference", universe, step.column, came_from, **words)
@@ -319,7 +319,7 @@ def _rules_of_steps(universe: Universe) -> Iterator[Rule]:
 def _rules_of_charges(universe: Universe) -> Iterator[Rule]:
     """The numbers of records that the charge of a change rests on; see `sensitivity`."""
     declared = universe.declared
-    for step in universe.steps:
+    for step in universe.declared.steps:
         if (most := step.records_per_row) is not None:
             words: dict[str, Any] = {"most": most, "reference": step.column}
             yield from _of("records_per_row", universe, step.key, step.table, **words)
@@ -338,9 +338,9 @@ def _rules_of_charges(universe: Universe) -> Iterator[Rule]:
 def _rules_of_records(census: Census, universe: Universe) -> Iterator[Rule]:
     """A record's area, count and levels, and the impossible cells."""
     declared = universe.declared
-    located = universe.steps[-1].table if universe.steps else declared.table
-    areas = census.geography.table
-    yield from _of("area", universe, ", ".join(universe.area_columns), located, areas=areas)
+    located = declared.steps[-1].table if declared.steps else declared.table
+    columns, areas = ", ".join(declared.area_columns), census.geography.table
+    yield from _of("area", universe, columns, located, areas=areas)
     if declared.count is not None:
         yield from _of("count", universe, declared.count)
     for entry, occupant in declared.occupants.items():

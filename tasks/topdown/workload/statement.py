@@ -375,7 +375,7 @@ def _sentence(universe: Universe, reach: Reach, is_pure: bool) -> str:
 
 def _taken(universe: Universe, table: str) -> Iterator[str]:
     """Columns that a universe's records take from a table on the way, and from those behind it."""
-    steps = universe.steps
+    steps = universe.declared.steps
     first = next(number for number, step in enumerate(steps) if step.table == table)
     behind = tuple(f"{step.table}." for step in steps[first:])
     asked = [column for recode in universe.recodes.values() for column in recode.columns]
