@@ -37,7 +37,7 @@ from .cef_2020 import (
     recode_of,
     type_of,
 )
-from .census_input import CensusInput, CensusTables, ReferredTables, referred_rows
+from .census_input import CensusInput, CensusTables, ReferredRows, ReferredTables
 from .counting import RawColumns, RecordCounter, Weights
 from .histograms import HistogramSum, block_levels, counties_of, numbers_of
 from .invariants import N_KINDS, block_invariants, state_totals
@@ -303,31 +303,30 @@ class CefTables(CensusTables):
         Empty blocks without housing units or facilities are included; see `invariants.inhabitable`.
         Whole persons are recognised by block and cell of `IDENTITY`.
         """
-        geocode, persons = before.areas.frame["block_geocode"], counted["persons"]
+        geocode, units = before.areas.frame["block_geocode"], units_of(before)
+        persons = counted["persons"]
         identity = persons.totals["identity"]
         population = state_totals(geocode, identity.sum(axis=1))
-        n_persons = sum(population.values())
         digested = {"persons": (IDENTITY_COLUMNS, identity, IDENTITY.shape[1:])}
-        histograms, known = {}, {}
+        histograms = {}
         if "persons" in self.schemas:
-            histograms["persons"], known["persons"] = persons.totals["histogram"], n_persons
+            histograms["persons"] = persons.totals["histogram"]
         if "units" in self.schemas:
             homes = histograms["units"] = before.counts[:, : self.schemas["units"].n_cells]
-            known["units"] = int(homes.sum())
             digested["units"] = ("block_geocode", "cell", "units"), homes, ()
-        raw = recognised_columns(units_of(before), len(geocode), persons.references)
+        raw = recognised_columns(units, len(geocode), persons.references)
         return CensusInput(
             before.areas,
             block_invariants(geocode, before.counts),
             histograms,
             population if "persons" in self.schemas else {},
-            known,
-            n_persons,
+            {name: int(counts.sum()) for name, counts in histograms.items()},
+            sum(population.values()),
             {"persons": [*persons.raw.columns(), *raw]},
             {kind: partial(_counts_digest, kind, geocode, *own) for kind, own in digested.items()},
             lambda: block_levels(numbers_of(geocode)),
             {},
-            referred_rows(counted),
+            {"persons": ReferredRows(units.area, persons.references)},
         )
 
 

@@ -67,7 +67,7 @@ class CensusInput:
     levels : the geolevels from the root to the areas, each the number `(n_areas,)` of its geounits.
     multiples : by universe and number of the bound, `(n_areas, n_rows)` records per row of the
         bounded query; public by declaration.
-    referred : by universe whose records find their areas by a table, its rows.
+    referred : of the Census Edited File, the units to which `persons` refer.
     """
 
     areas: Areas
@@ -363,7 +363,7 @@ class CensusTables:
             {name: partial(_cells_digest, name, areas, own) for name, own in histograms.items()},
             lambda: [units.number for units in areas.units.values()],
             multiples,
-            referred_rows(counted),
+            {},
         )
 
     def _multiples(
@@ -405,15 +405,6 @@ class CensusTables:
                 differs = abs(own - counts[held.universe] @ theirs)
                 broken = np.asarray(differs.sum(axis=1)).ravel() > 0
                 evidence.add_mask(name, f"breaks_{held.name}", broken)
-
-
-def referred_rows(counted: Mapping[str, RecordCounter]) -> dict[str, ReferredRows]:
-    """The rows of the table on each universe's way to the areas, where there is one."""
-    return {
-        name: ReferredRows(own.place.joined.area, own.references)
-        for name, own in counted.items()
-        if isinstance(own.place, ByTable)
-    }
 
 
 def _public_facts(areas: Areas, multiples: Mapping[tuple[str, int], np.ndarray]) -> pd.DataFrame:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from spineflow.tasks.census import cef_tables, histograms, invariants
+from spineflow.tasks.census import cef_tables, histograms
 from spineflow.tasks.census.cef_2020 import PERSONS, UNITS, cef_schema
 from spineflow.tasks.census.invariants import inhabitable
 from spineflow.tasks.runs.errors import InputRefused
@@ -368,8 +368,6 @@ def test_batches_do_not_matter(mafid, tables, monkeypatch):
     monkeypatch.setattr(columns, "_SAMPLE", 40)
     monkeypatch.setattr(histograms, "_FEWEST_HELD", 60)
     monkeypatch.setattr(histograms, "_MOST_ENTRIES", 80)
-    monkeypatch.setattr(cef_tables, "_UNITS_AT_ONCE", 50)
-    monkeypatch.setattr(invariants, "_UNITS_AT_ONCE", 50)
     in_batches = check(tables).accepted()
     assert_same(in_batches, whole)
     assert in_batches.digests(b"key") == whole.digests(b"key")
