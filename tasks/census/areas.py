@@ -19,6 +19,7 @@ import pandas as pd
 from ...geography.declared import GEOCODE, Units, area_paths, declared_units
 from ..tables.area_lists import read_whole
 from ..tables.columns import CodedColumn, without_point
+from ..tables.formats import TextFormat
 from ..tables.layouts import Field, TableLayout
 from ..tables.readers import Selection
 from ..tables.sources import InputFile
@@ -287,17 +288,13 @@ def shaped(
     """Return the files of a declared table with its layout: columns of codes, identifiers, and
     those that its declaration places; record the format of the files in the evidence.
     """
-    text_format = files[0].format
-    places, length = (
-        (text_format.places, text_format.line_length) if text_format is not None else ({}, None)
+    written = files[0].format or TextFormat()
+    sources = [name for cell in written.cells.values() for name in (cell.x, cell.y)]
+    fields = tuple(
+        Field(name, "key" if name in keys else "code", written.places.get(name))
+        for name in dict.fromkeys((*columns, *keys, *written.places, *sources))
     )
-    cells = text_format.cells if text_format is not None else {}
-    sources = [name for cell in cells.values() for name in (cell.x, cell.y)]
-    fields = [
-        Field(name, "key" if name in keys else "code", places.get(name))
-        for name in dict.fromkeys((*columns, *keys, *places, *sources))
-    ]
-    layout = TableLayout(files[0].table, tuple(fields), length, column_names="expected")
+    layout = TableLayout(files[0].table, fields, written.line_length, column_names="expected")
     found = tuple(replace(file, layout=layout) for file in files)
     evidence.files.add(found)
     return found

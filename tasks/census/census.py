@@ -21,7 +21,6 @@ from .agreements import compiled_agreements, compiled_companions
 from .attribute_declarations import AgreeDeclaration, Part, Where
 from .compiled_schemas import (
     Relation,
-    check_summary_levels,
     check_table,
     compiled_coarsening,
     compiled_relation,
@@ -218,11 +217,6 @@ class Universe:
             found.append(BoundedQuery(stem, bounds[0].query, tuple(numbers), bounds))
         return tuple(found)
 
-    def bounded_attribute(self, schema: Schema) -> str | None:
-        """The first attribute of a schema whose levels have bounds, or None."""
-        bounded = (bound.query for bound in self.bounds)
-        return next((query for query in bounded if query in schema.attributes), None)
-
     @property
     def counted(self) -> CountedDeclaration:
         """The count that maps and predicted deviations show."""
@@ -365,7 +359,11 @@ def compiled(declared: CensusDeclaration) -> Census:
         )
     for table in declared.tables:
         check_table(table, declared, schemas)
-    check_summary_levels(declared)
+    for level in declared.summary_levels:
+        if lacking := [part for part in level.parts if part not in declared.code_parts]:
+            raise ValueError(
+                f"summary level {level.name!r} has the part {lacking[0]!r}, which code_parts lacks"
+            )
     for quantity in declared.quantities:
         refuse_unknown_universe(f"quantity {quantity.name!r}", quantity.universe, schemas)
         schemas[quantity.universe].cells_where(quantity.where)
@@ -425,8 +423,7 @@ def _universe(
     bounds = tuple(_bound(where, entry, schema, schemas) for entry in declared.bounds)
     _check_shared_names(where, declared.bounds, schema)
     relations = tuple(
-        compiled_relation(name, number, census, schemas)
-        for number in range(len(declared.relations))
+        compiled_relation(name, entry, census, schemas) for entry in declared.relations
     )
     held = tuple(_held(name, entry, census, schemas) for entry in declared.held_to)
     for number, one in enumerate(held):

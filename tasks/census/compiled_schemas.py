@@ -16,7 +16,13 @@ import numpy as np
 
 from ..runs.names import did_you_mean
 from .attribute_declarations import CoarseningDeclaration
-from .declarations import CensusDeclaration, EntityColumns, TableDeclaration, UniverseDeclaration
+from .declarations import (
+    CensusDeclaration,
+    EntityColumns,
+    RelationDeclaration,
+    TableDeclaration,
+    UniverseDeclaration,
+)
 from .queries import marginal_query
 from .recodes import Recode
 from .schema import Coarsening, Schema, is_pattern, positions_of
@@ -153,16 +159,6 @@ def check_table(
         raise ValueError(f"there are two tables {table.name!r}; rename one")
 
 
-def check_summary_levels(declared: CensusDeclaration) -> None:
-    """Raise ValueError for summary levels of parts that are not declared."""
-    for level in declared.summary_levels:
-        for part in level.parts:
-            if part not in declared.code_parts:
-                raise ValueError(
-                    f"summary level {level.name!r} has the part {part!r}, which code_parts lacks"
-                )
-
-
 @dataclass(frozen=True)
 class Side:
     """Weights of a universe's cells in a relation, `(n_cells,)` int64."""
@@ -186,14 +182,13 @@ class Relation:
 
 
 def compiled_relation(
-    name: str, number: int, census: CensusDeclaration, schemas: Mapping[str, Schema]
+    name: str, entry: RelationDeclaration, census: CensusDeclaration, schemas: Mapping[str, Schema]
 ) -> Relation:
-    """The relation of a number that a universe declares.
+    """A relation that a universe of a name declares.
 
     Raises ValueError for a universe that is unknown or declared later, and for a relation without a
     term of its own universe.
     """
-    entry = census.universes[name].relations[number]
     weights: dict[str, Any] = {}
     for sign, terms in ((1, entry.left), (-1, entry.right)):
         for term in terms:

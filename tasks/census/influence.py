@@ -251,7 +251,8 @@ class Graph:
         own = [path for path in self.paths[name] if path.table == table and path.kind == OWN]
         others = [path for path in self.paths[name] if path.table == table and path.kind != OWN]
         # `records_per_person` bounds the records that all rows of a person represent.
-        of_one = _records_of_one(self.universes[name]) if contribution is None else times
+        # Without one the guarantee protects all records that a row may represent.
+        of_one = (self.universes[name].largest_count or 1) if contribution is None else times
         first = of_one if own else 0
         direct = _sum((first, _times(times, _changed_records(others, None))))
         computed = self.universes[name].computed_from.get(table)
@@ -519,13 +520,6 @@ def _value_columns(universe: UniverseDeclaration, path: InfluencePath) -> Iterat
     yield from (*path.columns, *path.conditions)
     if path.kind == OWN and universe.count is not None:
         yield universe.count
-
-
-def _records_of_one(universe: UniverseDeclaration) -> int:
-    """Records of one row of the own table that the guarantee protects: all, by `largest_count`, or
-    one without it.
-    """
-    return universe.largest_count or 1
 
 
 def _records_of_a_row(

@@ -270,8 +270,8 @@ def _required(settings: TopdownSettings, universe: str) -> Sequence[str]:
 
 def _n_types(schema: Schema) -> int:
     """Number of types that have bounds of their own."""
-    bounded = CENSUS.universes[schema.universe].bounded_attribute(schema)
-    return N_TYPES if bounded is not None else 1
+    bounds = CENSUS.universes[schema.universe].bounds
+    return N_TYPES if any(bound.query in schema.attributes for bound in bounds) else 1
 
 
 def _refuse_geounit(
