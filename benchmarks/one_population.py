@@ -27,8 +27,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 from spineflow.flows.products import PRODUCT, _with_release_folders
 from spineflow.flows.running import prepare, run_stages_in_process
-from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.census.queries import Schema, marginal_query
 from spineflow.tasks.population.estimation.blocks import (
     blocks_of,
     close_states,

@@ -24,8 +24,7 @@ from unittest.mock import patch
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
-from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.census.queries import Schema, marginal_query
 from spineflow.tasks.topdown.estimation import least_squares
 from spineflow.tasks.topdown.estimation.least_squares import PassProblem
 from spineflow.tasks.topdown.estimation.problem import QueryMeasurement, rows_on_support

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from spineflow.tasks.census.cef_2020 import CENSUS, PERSONS, UNITS
 from spineflow.tasks.census.cef_tables import CefTables
 from spineflow.tasks.census.census_input import CensusInput
-from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.census.queries import Schema
 from spineflow.tasks.tables.findings import InputCheck
 from spineflow.tasks.tables.layouts import LAYOUTS, TableLayout, delimited_text
 from spineflow.tasks.topdown.ingest.generate import GeneratedFiles, generate_county

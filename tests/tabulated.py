@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 from spineflow.tasks.census.microdata import count_microdata
-from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.census.queries import Schema
 from spineflow.tasks.topdown.release.tabulations import tables
 from spineflow.tasks.topdown.release.tabulations.legacy import legacy_files, write_state
 

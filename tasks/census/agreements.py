@@ -19,8 +19,7 @@ from ..runs.names import did_you_mean
 from .attribute_declarations import ACCOMPANIED, HOUSEHOLDERS, PRESENCE, SIZES, AgreeDeclaration
 from .compiled_schemas import refuse_later_universe, refuse_unknown_universe
 from .declarations import BoundDeclaration, CensusDeclaration, UniverseDeclaration
-from .queries import TOTAL, label_parts, marginal_query, rows_that_count
-from .schema import Coarsening, Schema
+from .queries import TOTAL, Coarsening, Schema, label_parts, marginal_query, rows_that_count
 
 
 @dataclass(frozen=True, eq=False)

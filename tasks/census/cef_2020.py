@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .census import preset_census
+from .queries import Schema
 from .recodes import Recode
-from .schema import Schema
 
 CENSUS = preset_census("cef_2020")
 """The census declared in `presets/cef_2020.toml`."""

@@ -42,9 +42,9 @@ from .counting import RawColumns, RecordCounter, Weights
 from .histograms import HistogramSum, block_levels, counties_of, numbers_of
 from .invariants import N_KINDS, block_invariants, state_totals
 from .joins import ByTable, JoinedTable, PlacedBatch, Placing, read_joined
+from .queries import Schema
 from .recodes import UNKNOWN
 from .records import AreaLookup
-from .schema import Schema
 
 IDENTITY = cef_schema("persons", CENSUS.universes["persons"].declared.identity)
 """Columns of persons that every product reads, apart from their block."""

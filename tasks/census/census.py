@@ -52,9 +52,16 @@ from .influence import (
     norms_of,
     refuse_uncharged,
 )
-from .queries import DETAILED, TOTAL, MarginalQuery, counted_rows, has_attributes, marginal_query
+from .queries import (
+    DETAILED,
+    TOTAL,
+    MarginalQuery,
+    Schema,
+    counted_rows,
+    has_attributes,
+    marginal_query,
+)
 from .recodes import CodeSet, Recode, compiled_recode
-from .schema import Schema
 
 PRESETS = Path(__file__).parent / "presets"
 

@@ -30,7 +30,7 @@ from .counting import People, RecordCounter, count_files, identity_columns, read
 from .households import UNIT_COLUMNS
 from .joins import ByTable, read_joined
 from .members import OF_MEMBERS
-from .queries import counted_rows, marginal_query
+from .queries import Schema, counted_rows, marginal_query
 from .records import (
     AreaLookup,
     UniverseCounter,
@@ -39,7 +39,6 @@ from .records import (
     occupant_columns,
     way_columns,
 )
-from .schema import Schema
 
 
 @dataclass(frozen=True, eq=False)

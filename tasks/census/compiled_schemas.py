@@ -23,9 +23,8 @@ from .declarations import (
     TableDeclaration,
     UniverseDeclaration,
 )
-from .queries import marginal_query
+from .queries import Coarsening, Schema, is_pattern, marginal_query, positions_of
 from .recodes import Recode
-from .schema import Coarsening, Schema, is_pattern, positions_of
 
 
 def names_of_table(table: TableDeclaration) -> set[str]:

@@ -24,8 +24,8 @@ from ..tables.value_tallies import RecordSums, ValueTally
 from .census import Universe
 from .histograms import HistogramSum
 from .joins import ByTable, PlacedBatch, Placing, read_coded
+from .queries import Schema
 from .recodes import Recode
-from .schema import Schema
 
 _ROWS_AT_ONCE = 1 << 20
 

@@ -25,7 +25,7 @@ from .cef_2020 import CENSUS
 from .census import Census
 from .declarations import MicrodataColumn, MicrodataDeclaration
 from .histograms import HistogramSum
-from .schema import Schema
+from .queries import Schema
 
 _Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Records of a batch: their area, their cell, and their number, `(n_rows,)`."""

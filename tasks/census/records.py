@@ -38,8 +38,8 @@ from .joins import (
     read_coded,
     read_joined,
 )
+from .queries import Schema
 from .recodes import FIRST_REFUSED, UNKNOWN, Recode, whole_number
-from .schema import Schema
 
 
 @dataclass(frozen=True, eq=False)

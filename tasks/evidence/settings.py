@@ -29,8 +29,7 @@ from scipy import sparse
 from ..census.attribute_declarations import Where
 from ..census.counting import People
 from ..census.declarations import TableDeclaration
-from ..census.queries import marginal_query
-from ..census.schema import Schema
+from ..census.queries import Schema, marginal_query
 from ..runs.files import read_declared
 from ..runs.names import FileName, did_you_mean
 from ..runs.settings import (

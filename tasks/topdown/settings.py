@@ -11,8 +11,7 @@ from ...geography.rules import GEOLEVELS
 from ..census.census import Universe
 from ..census.exact_answers import refuse_protected_answers, refuse_unknown_facts
 from ..census.influence import Norms
-from ..census.queries import marginal_query, queries_are_nested
-from ..census.schema import Schema
+from ..census.queries import Schema, marginal_query, queries_are_nested
 from ..noise.distributions import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from ..runs.names import did_you_mean, match_spelling
 from ..runs.settings import Conditions, Refuse, refuse_shares, refusing, table_of

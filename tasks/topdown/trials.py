@@ -26,8 +26,7 @@ from ..census.counting import People
 from ..census.declarations import TableDeclaration
 from ..census.histograms import write_histogram
 from ..census.invariants import read_geography
-from ..census.queries import marginal_query
-from ..census.schema import Schema
+from ..census.queries import Schema, marginal_query
 from ..noise.distributions import DISCRETE_LAPLACE
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused

@@ -28,7 +28,7 @@ from ...census.households import (
     SCHOOL,
     YOUNGEST_HOUSEHOLDER,
 )
-from ...census.schema import Schema
+from ...census.queries import Schema
 from ...pages.document import NONE, Cell, Section, Table
 from ...runs.directory import RunDirectory
 from ..ingest.released import PersonsAndHouseholds, Sources, group_by_block, read_released

@@ -7,7 +7,7 @@ from pathlib import Path
 from ....validation.population import ExpectedPopulation, ReleasedCounts
 from ...census.census import Census, Universe
 from ...census.microdata import codes_of
-from ...census.schema import Schema
+from ...census.queries import Schema
 from ..release.population import PERSONS_FILE, UNITS_FILE
 from ..workload import household_types, person_levels
 

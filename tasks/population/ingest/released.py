@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from ...census.census import preset_census
 from ...census.households import Members
-from ...census.schema import Schema
+from ...census.queries import Schema
 from ...runs.directory import RunDirectory
 from ..workload import household_types, person_levels
 from ..workload.household_types import TENURE

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...census.households import Members
-from ...census.schema import Schema
+from ...census.queries import Schema
 from ...runs.directory import RunDirectory
 from ...runs.files import write_record
 from ...runs.stamps import write_parquet

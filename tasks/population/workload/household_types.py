@@ -21,7 +21,7 @@ from numba import njit
 from ...census.census import Universe, preset_census
 from ...census.households import ADULT, MALE, SCHOOL, YOUNGEST_HOUSEHOLDER, Members
 from ...census.households import HOUSEHOLDER as HOUSEHOLDER_CODE
-from ...census.schema import Schema
+from ...census.queries import Schema
 from ...tables.columns import CodedColumn
 
 ROLES = (

@@ -13,8 +13,7 @@ from functools import cache
 
 import numpy as np
 
-from ...census.queries import marginal_query
-from ...census.schema import Schema
+from ...census.queries import Schema, marginal_query
 from . import household_types, person_levels
 
 STATE, COUNTY, TRACT, BLOCK_GROUP, BLOCK = range(5)

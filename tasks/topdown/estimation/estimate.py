@@ -21,8 +21,7 @@ from ...answers.noisy import (
     read_demanded,
     read_measurements,
 )
-from ...census.queries import MarginalQuery, incidence, marginal_query
-from ...census.schema import Schema
+from ...census.queries import MarginalQuery, Schema, incidence, marginal_query
 from ...runs.errors import InputRefused
 from ...runs.stamps import write_parquet
 from ..measurement.measure import demanded_rows

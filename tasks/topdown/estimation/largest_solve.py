@@ -32,8 +32,7 @@ from pathlib import Path
 import numpy as np
 
 from ....geography.levels import Spine
-from ...census.queries import MarginalQuery, marginal_query
-from ...census.schema import Schema
+from ...census.queries import MarginalQuery, Schema, marginal_query
 from ...pages.document import Block
 from ...products.product import Caution
 from ...runs.errors import InputRefused, refuse_errors

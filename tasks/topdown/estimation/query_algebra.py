@@ -41,8 +41,7 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import helmert
 
-from ...census.queries import MarginalQuery
-from ...census.schema import Schema
+from ...census.queries import MarginalQuery, Schema
 from .problem import QueryMeasurement
 
 

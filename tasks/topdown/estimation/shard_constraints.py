@@ -22,8 +22,7 @@ from ...answers.noisy import Constraint, read_constraints
 from ...census.agreements import AgreeingTypes, agreeing_types
 from ...census.attribute_declarations import PRESENCE
 from ...census.census import Held, Invariant, Universe
-from ...census.queries import TOTAL, MarginalQuery, marginal_query
-from ...census.schema import Schema
+from ...census.queries import TOTAL, MarginalQuery, Schema, marginal_query
 from ..measurement.constraints import (
     FREE,
     PART,

@@ -25,8 +25,7 @@ from ...census.census import Bound, Census, Held, Universe, preset_census
 from ...census.census_input import CensusInput
 from ...census.invariants import read_geography
 from ...census.microdata import MicrodataFile, count_labelled_microdata, count_microdata
-from ...census.queries import counted_rows, marginal_query
-from ...census.schema import Schema
+from ...census.queries import Schema, counted_rows, marginal_query
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused, refuse_errors
 from ...runs.files import sha256_of_file

@@ -29,8 +29,7 @@ from scipy import sparse
 
 from ....geography.levels import Spine
 from ...census.invariants import read_geography
-from ...census.queries import MarginalQuery, in_schema_order, label_parts, marginal_query
-from ...census.schema import Schema
+from ...census.queries import MarginalQuery, Schema, in_schema_order, label_parts, marginal_query
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused, refuse_errors
 from ...runs.stamps import table_rows

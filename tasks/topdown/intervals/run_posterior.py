@@ -23,8 +23,7 @@ from scipy import sparse
 
 from ....geography.levels import Spine
 from ...answers.noisy import read_measurements
-from ...census.queries import MarginalQuery
-from ...census.schema import Coarsening, Schema
+from ...census.queries import Coarsening, MarginalQuery, Schema
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.objects import files_of, read_object, write_object

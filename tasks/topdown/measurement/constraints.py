@@ -23,8 +23,7 @@ from ....geography.declared import Units
 from ....geography.levels import Geolevel, Spine
 from ...answers.noisy import Constraint
 from ...census.census import BoundedQuery, Invariant, Universe, Zero
-from ...census.queries import TOTAL, incidence
-from ...census.schema import Schema
+from ...census.queries import TOTAL, Schema, incidence
 from ...runs.errors import InputRefused
 from ..spine.files import Shard
 

@@ -43,8 +43,7 @@ from ...answers.noisy import (
     measured_batches,
 )
 from ...census.histograms import sum_histogram
-from ...census.queries import MarginalQuery, marginal_query
-from ...census.schema import Schema
+from ...census.queries import MarginalQuery, Schema, marginal_query
 from ...ledger.charging import single_draw
 from ...ledger.plan import Measure, UniversePlan
 from ...noise.distributions import NoiseDraws, sum_that_fits

@@ -35,8 +35,7 @@ from pyarrow.dataset import ParquetFileFormat, partitioning, write_dataset
 from ....geography.levels import Spine
 from ...census.cef_2020 import state_of
 from ...census.invariants import read_state_totals
-from ...census.queries import marginal_query
-from ...census.schema import Schema
+from ...census.queries import Schema, marginal_query
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.files import NOT_PRIVATE, STAMP_FILE, STAMP_KEY

@@ -24,8 +24,7 @@ import pyarrow.compute as pc
 
 from ....geography.levels import Geolevel, Spine, encode_shares, shares_add_to_one
 from ...answers.noisy import DPQUERY_SUFFIX
-from ...census.queries import marginal_query, normalize_query_name
-from ...census.schema import Schema
+from ...census.queries import Schema, marginal_query, normalize_query_name
 from ...noise.distributions import Noise
 from ...runs.errors import InputRefused
 from ..measurement.measure import unbalanced_blocks

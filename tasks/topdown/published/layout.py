@@ -34,8 +34,7 @@ import pyarrow.parquet as pq
 
 from ....geography.rules import GEOLEVELS
 from ...census.cef_2020 import CENSUS
-from ...census.queries import DETAILED, TOTAL, MarginalQuery, label_parts
-from ...census.schema import Schema
+from ...census.queries import DETAILED, TOTAL, MarginalQuery, Schema, label_parts
 from ...runs.errors import InputRefused
 from ...runs.files import NOT_PRIVATE, STAMP_KEY
 from ...runs.settings import Refuse, merged_tables, table_of

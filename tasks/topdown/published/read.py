@@ -34,8 +34,7 @@ from ...answers.noisy import DPQUERY_SUFFIX, NoisyAnswers, write_measurements
 from ...census.cef_2020 import CENSUS, N_TYPES
 from ...census.cef_tables import load_geography
 from ...census.invariants import FACILITY_COLUMNS, read_geography, write_state_totals
-from ...census.queries import MarginalQuery, incidence, marginal_query
-from ...census.schema import Schema
+from ...census.queries import MarginalQuery, Schema, incidence, marginal_query
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.stamps import write_frame

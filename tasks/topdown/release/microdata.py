@@ -40,8 +40,7 @@ from ...census.census import Census, Held, Universe
 from ...census.declarations import DescribedByDeclaration, MicrodataColumn, MicrodataDeclaration
 from ...census.invariants import read_geography, read_invariants
 from ...census.microdata import codes_of, layout_of
-from ...census.queries import has_attributes, marginal_query, rows_that_count
-from ...census.schema import Schema
+from ...census.queries import Schema, has_attributes, marginal_query, rows_that_count
 from ...runs.directory import RunDirectory
 from ...runs.names import below
 from ...runs.stamps import RowsForm, WrittenFiles, concatenate_rows, write_rows

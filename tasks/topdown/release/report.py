@@ -20,8 +20,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
-from ...census.queries import TOTAL, marginal_query
-from ...census.schema import Schema
+from ...census.queries import TOTAL, Schema, marginal_query
 from ...dissemination.released_tables import counts_in_margins, fitness
 from ...pages.document import NONE, Block, Document, Link, Table, bars, parts_of, table
 from ...pages.numbers import format_delta, format_epsilon, format_rho

@@ -33,8 +33,7 @@ from ....geography.variance import (
     total_share,
 )
 from ...census.invariants import read_geography, read_invariants
-from ...census.queries import marginal_query
-from ...census.schema import Schema
+from ...census.queries import Schema, marginal_query
 from ...pages.document import NONE, Block, Document, Figure, Section, Table, document_of
 from ...pages.figures import bar_chart
 from ...runs.directory import RunDirectory

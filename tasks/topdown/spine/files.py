@@ -43,8 +43,7 @@ from ....geography.levels import Geolevel, Spine
 from ....geography.texts import texts_of
 from ...answers.estimates import read_estimates
 from ...census.census import Universe
-from ...census.queries import marginal_query
-from ...census.schema import Schema
+from ...census.queries import Schema, marginal_query
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.files import cache_unchanged, digest_of, replacing

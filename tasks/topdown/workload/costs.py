@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from ...census.influence import Norms
-from ...census.schema import Schema
+from ...census.queries import Schema
 from ...ledger.accounting import (
     BOUNDED,
     ONE_OF_SEVERAL,

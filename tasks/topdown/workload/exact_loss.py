@@ -23,8 +23,7 @@ from itertools import combinations_with_replacement
 
 from ....geography.levels import Spine, distinct_paths
 from ...census.influence import Norms, Reach
-from ...census.queries import marginal_query
-from ...census.schema import Schema
+from ...census.queries import Schema, marginal_query
 from ...ledger.accounting import rho_from_epsilon_tight
 from ...ledger.exact_curve import (
     MOST_COMBINATIONS,

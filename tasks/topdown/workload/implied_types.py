@@ -23,8 +23,7 @@ import numpy as np
 from scipy import sparse
 
 from ...census.census import Bound, Held, Universe
-from ...census.queries import incidence, marginal_query
-from ...census.schema import Schema
+from ...census.queries import Schema, incidence, marginal_query
 from ...runs.errors import InputRefused
 from ...solvers.highs import LinearProgram
 from ..settings import TopdownSettings

@@ -18,8 +18,7 @@ from ....geography.rules import GEOLEVELS
 from ...census.census import Census, Zero, compiled, preset_census
 from ...census.declarations import CensusDeclaration
 from ...census.formats import format_of_others
-from ...census.queries import normalize_query_name
-from ...census.schema import Schema
+from ...census.queries import Schema, normalize_query_name
 from ...ledger.accounting import rho_from_epsilon_simple
 from ...noise.distributions import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from ...runs.directory import RunDirectory

@@ -19,8 +19,8 @@ from spineflow.tasks.census.areas import (
 from spineflow.tasks.census.attribute_declarations import CoarseningDeclaration
 from spineflow.tasks.census.compiled_schemas import compiled_coarsening
 from spineflow.tasks.census.declarations import CensusGeography, TableDeclaration
+from spineflow.tasks.census.queries import positions_of
 from spineflow.tasks.census.recodes import Recode
-from spineflow.tasks.census.schema import positions_of
 from spineflow.tasks.tables.findings import UnreadableInput
 from spineflow.tasks.tables.sources import input_files
 from spineflow.tasks.tables.value_tallies import ValueTally

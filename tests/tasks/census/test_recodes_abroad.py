@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from spineflow.tasks.census.areas import AreaIndex, load_areas
 from spineflow.tasks.census.attribute_declarations import AttributeDeclaration
 from spineflow.tasks.census.declarations import CensusDeclaration, CensusGeography
+from spineflow.tasks.census.queries import Coarsening, Schema
 from spineflow.tasks.census.recodes import (
     NO_AGE,
     UNKNOWN,
@@ -22,7 +23,6 @@ from spineflow.tasks.census.recodes import (
     compiled_recode,
     date_pattern,
 )
-from spineflow.tasks.census.schema import Coarsening, Schema
 from spineflow.tasks.tables.columns import CodedColumn
 from spineflow.tasks.tables.layouts import Field
 from spineflow.tasks.tables.sources import InputFile

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from spineflow.tasks.census.cef_2020 import PERSONS, UNITS
-from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.census.queries import Schema
 from spineflow.tasks.ledger.accounting import (
     SAFETAB_P,
     Guarantee,

@@ -22,8 +22,7 @@ from .....geography.levels import OF_THE_SPINE, Spine
 from ....census.cef_2020 import CENSUS
 from ....census.census import Census
 from ....census.declarations import GroupDeclaration, QuantityDeclaration
-from ....census.queries import TOTAL, has_attributes, incidence, label_parts, marginal_query
-from ....census.schema import Schema
+from ....census.queries import TOTAL, Schema, has_attributes, incidence, label_parts, marginal_query
 from ...release.tabulations.levels import tabulated_entities
 
 

@@ -29,8 +29,7 @@ import numpy as np
 from .....geography.classes import ClassedAreas, ClassedSpine
 from .....geography.levels import Spine
 from .....geography.variance import Covariances
-from ....census.queries import marginal_query
-from ....census.schema import Schema
+from ....census.queries import Schema, marginal_query
 from ...estimation.query_algebra import QueryAlgebra
 from ...intervals.answers import ProductAnswers
 from ...spine.files import Subspine, n_subspines, subspine_of

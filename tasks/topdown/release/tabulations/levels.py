@@ -31,8 +31,7 @@ from ....census.cef_2020 import CENSUS
 from ....census.census import Census
 from ....census.compiled_schemas import names_of_table, table_cells, table_variables
 from ....census.declarations import SummaryLevelDeclaration, TableDeclaration
-from ....census.queries import has_attributes, incidence
-from ....census.schema import Schema
+from ....census.queries import Schema, has_attributes, incidence
 
 SUMMARY_LEVELS = {level.code: level for level in CENSUS.declared.summary_levels}
 """By code, in the order in which a release numbers its records."""

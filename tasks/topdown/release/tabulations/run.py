@@ -31,7 +31,7 @@ from ....census.areas import descriptions, entities
 from ....census.cef_2020 import CENSUS
 from ....census.declarations import SummaryLevelDeclaration, TableDeclaration
 from ....census.invariants import read_geography
-from ....census.schema import Schema
+from ....census.queries import Schema
 from ....runs.directory import RunDirectory
 from ....runs.files import write_text
 from ....runs.stamps import WrittenFiles, concatenate_rows, write_rows

@@ -44,8 +44,7 @@ from ....census.cef_2020 import CENSUS
 from ....census.compiled_schemas import table_variables
 from ....census.declarations import SummaryLevelDeclaration, TableDeclaration
 from ....census.microdata import layout_of
-from ....census.queries import incidence, label_parts, marginal_query
-from ....census.schema import Schema
+from ....census.queries import Schema, incidence, label_parts, marginal_query
 from ....runs.directory import RunDirectory
 from ....runs.names import below
 from ....runs.stamps import GroupedRows, RowsForm, WrittenFiles, rows_written, write_rows

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from spineflow.tasks.census.counting import People
-from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.census.queries import Schema, marginal_query
 from spineflow.tasks.evidence.ingest import Places, Population, PublishedTable, RequestedTable
 from spineflow.tasks.evidence.methods.accuracy import accuracy
 

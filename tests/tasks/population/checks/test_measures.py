@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.census.queries import Schema
 from spineflow.tasks.population.checks.accuracy import GEOLEVELS, Ratio, measure_areas
 from spineflow.tasks.population.ingest.released import PersonsAndHouseholds
 from spineflow.tasks.population.workload import household_types, person_levels

@@ -3,8 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from spineflow.tasks.census.cef_2020 import PERSONS, UNITS, cef_schema
-from spineflow.tasks.census.queries import MarginalQuery, marginal_query
-from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.census.queries import MarginalQuery, Schema, marginal_query
 from spineflow.tasks.topdown.estimation.problem import QueryMeasurement
 from spineflow.tasks.topdown.estimation.quadratic import (
     PROXIMAL_WEIGHT,

@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from spineflow.tasks.census.cef_2020 import cef_schema
-from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.census.queries import Schema, marginal_query
 from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.checks.replicate import lay_out, measure, read_dataset, with_seed

@@ -7,8 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 from scipy import sparse
-from spineflow.tasks.census.queries import MarginalQuery, marginal_query
-from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.census.queries import MarginalQuery, Schema, marginal_query
 from spineflow.tasks.topdown.estimation import spine_estimates
 from spineflow.tasks.topdown.estimation.problem import QueryMeasurement
 from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra

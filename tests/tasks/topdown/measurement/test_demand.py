@@ -22,8 +22,7 @@ from spineflow.tasks.answers.noisy import (
     read_measurements,
 )
 from spineflow.tasks.census.cef_2020 import PERSONS
-from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.census.queries import Schema, marginal_query
 from spineflow.tasks.noise.distributions import Noise
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused

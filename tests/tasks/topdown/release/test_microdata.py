@@ -13,7 +13,7 @@ from scipy import sparse
 from spineflow.tasks.census.cef_2020 import PERSONS, UNITS, cef_schema
 from spineflow.tasks.census.census import preset_census
 from spineflow.tasks.census.microdata import count_microdata
-from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.census.queries import Schema
 from spineflow.tasks.runs.stamps import WrittenFiles
 from spineflow.tasks.topdown.release import microdata
 from spineflow.tasks.topdown.release.microdata import BlockCounts, write_microdata

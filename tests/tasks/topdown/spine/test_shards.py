@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.census.queries import Schema
 from spineflow.tasks.topdown.spine import files
 from spineflow.tasks.topdown.spine.build import on_aian_spine
 from spineflow.tasks.topdown.spine.files import VALUES_PER_SHARD, values_per_shard

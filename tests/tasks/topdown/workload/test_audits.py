@@ -19,8 +19,7 @@ import pytest
 from scipy import sparse
 from scipy.stats import beta
 from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX
-from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.census.queries import Schema, marginal_query
 from spineflow.tasks.ledger.claims import UnchargedNoise
 from spineflow.tasks.noise.distributions import (
     DISCRETE_GAUSSIAN,

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from spineflow.geography.levels import Geolevel, Spine
 from spineflow.tasks.census.influence import Norms, Reach
-from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.census.queries import Schema, marginal_query
 from spineflow.tasks.ledger.accounting import epsilon_tight, rho_from_epsilon_tight
 from spineflow.tasks.ledger.exact_curve import PrivacyCurve
 from spineflow.tasks.ledger.loss_laws import ChangedCount
