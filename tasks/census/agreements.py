@@ -10,14 +10,17 @@ that a universe has one; this module checks the assumptions of the proofs about 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import combinations
 
 import numpy as np
 
-from ..runs.names import did_you_mean
+from ..runs.errors import refuse_errors
+from ..runs.names import did_you_mean, refuse_unknown
 from .attribute_declarations import ACCOMPANIED, HOUSEHOLDERS, PRESENCE, SIZES, AgreeDeclaration
-from .compiled_schemas import refuse_later_universe, refuse_unknown_universe
+from .compiled_schemas import refuse_later_universe
 from .declarations import BoundDeclaration, CensusDeclaration, UniverseDeclaration
 from .queries import TOTAL, Coarsening, Schema, label_parts, marginal_query, rows_that_count
 
@@ -105,6 +108,56 @@ def people_of_cells(sizes: AgreeDeclaration, other_schema: Schema) -> tuple[np.n
     return limits[group, 0] * counted, limits[group, 1] * counted
 
 
+@dataclass(frozen=True, eq=False)
+class _Side:
+    """A universe with the schema by which its records are compared with others."""
+
+    name: str
+    declared: UniverseDeclaration
+    schema: Schema
+
+    @classmethod
+    def of(cls, name: str, census: CensusDeclaration, schemas: Mapping[str, Schema]) -> _Side:
+        """A universe with the schema of its own attributes."""
+        declared = census.universes[name]
+        return cls(name, declared, schemas[name].of(declared.attributes))
+
+    @cached_property
+    def possible(self) -> np.ndarray:
+        """Mask `(n_cells,)` of the cells outside the structural zeros."""
+        possible = np.ones(self.schema.n_cells, dtype=bool)
+        for zero in self.declared.structural_zeros:
+            possible &= ~self.schema.cells_where(zero.where)
+        return possible
+
+    @property
+    def invariants(self) -> list[tuple[str, str]]:
+        """Query and geolevel of every invariant."""
+        return [(one.query, one.geolevel) for one in self.declared.invariants]
+
+    def bounded(self) -> Iterator[tuple[BoundDeclaration, np.ndarray]]:
+        """Every bounded answer: its bound, and the mask `(n_cells,)` of its cells."""
+        for bound in self.declared.bounds:
+            inside = self.schema.cells_where(bound.where)
+            row_of_cell = marginal_query(self.schema, bound.query).row_of_cell
+            for row in np.unique(row_of_cell[inside]):
+                yield bound, inside & (row_of_cell == row)
+
+    def is_bounded(self, of: np.ndarray, per: str, at_most: int) -> bool:
+        """Whether a bound holds all records in the cells `of` (n_cells,) together to so many per
+        record of another universe.
+        """
+        return any(
+            bound.per == per
+            and bound.by is None
+            and bound.at_most is not None
+            and bound.at_most <= at_most
+            and not (of & ~self.schema.cells_where(bound.where)).any()
+            and np.unique(marginal_query(self.schema, bound.query).row_of_cell[of]).size == 1
+            for bound in self.declared.bounds
+        )
+
+
 def compiled_agreements(
     name: str, census: CensusDeclaration, schemas: Mapping[str, Schema]
 ) -> tuple[AgreeDeclaration, ...]:
@@ -113,14 +166,19 @@ def compiled_agreements(
 
     Raises ValueError unless every release of the earlier universe leaves records that agree.
     """
-    entries = tuple(one for one in census.universes[name].agree if one.kind != ACCOMPANIED)
-    if all(entry.kind == PRESENCE for entry in entries):
-        for entry in entries:
-            _refuse_unfit_presence(name, entry, census, schemas)
-        return entries
+    declared, last = census.universes[name], census.geography.geolevels[-1]
+    entries = tuple(one for one in declared.agree if one.kind != ACCOMPANIED)
     for entry in entries:
-        refuse_unknown_universe(f"agree {entry.name!r} of {name!r}", entry.universe, schemas)
+        what, why = f"agree {entry.name!r} of {name!r}", _REASON if entry.kind == SIZES else ""
+        refuse_later_universe(what, entry.universe, name, schemas, why)
     kinds, others = [entry.kind for entry in entries], {entry.universe for entry in entries}
+    if {*kinds} <= {PRESENCE}:
+        for entry in entries:
+            own, other = (
+                _Side(one, census.universes[one], schemas[one]) for one in (name, entry.universe)
+            )
+            _refuse_unfit_presence(f"agree {entry.name!r} of {name!r}", entry, own, other, last)
+        return entries
     if len(set(kinds)) < len(kinds) or PRESENCE in kinds or len(others) > 1:
         raise ValueError(
             f"agree of {name!r} may have one entry of the kind 'householders' and one of the "
@@ -128,126 +186,80 @@ def compiled_agreements(
             "sizes include more exactly"
         )
     names = [entry.name for entry in entries]
-    names += [bound.name for bound in census.universes[name].bounds if bound.name is not None]
+    names += [bound.name for bound in declared.bounds if bound.name is not None]
     twice = [entry.name for entry in entries if names.count(entry.name) > 1]
     if twice:
         raise ValueError(
             f"universe {name!r} declares {twice[0]!r} twice; give one of them another name"
         )
+    own, other = (_Side.of(one, census, schemas) for one in (name, entries[0].universe))
     for entry in entries:
-        _refuse_unfit(name, entry, census, schemas)
-    _Solvable(name, entries, census, schemas).refuse_what_is_not()
+        _refuse_unfit(f"agree {entry.name!r} of {name!r}", entry, own.schema, other)
+    _Solvable(entries, own, other, last).refuse_what_is_not()
     return entries
 
 
+_REASON = (
+    ": numbers of people can follow every release of dwellings by size, while dwellings of given "
+    "sizes cannot follow every number of people (two areas of three people each cannot share three "
+    "dwellings of two)"
+)
+
+
 def _refuse_unfit_presence(
-    name: str,
-    entry: AgreeDeclaration,
-    census: CensusDeclaration,
-    schemas: Mapping[str, Schema],
+    what: str, entry: AgreeDeclaration, own: _Side, other: _Side, last: str
 ) -> None:
     """Raise ValueError for an agreement of presence that a universe declares, unless every release
-    of the earlier universe leaves records that agree; `schemas` are all universes' in the declared
-    order.
+    of the earlier universe leaves records that agree; `last` is the last geolevel.
     """
-    what = f"agree {entry.name!r} of {name!r}"
-    refuse_later_universe(what, entry.universe, name, schemas)
-    declared = census.universes[name]
-    schema, query = schemas[name], marginal_query(schemas[name], entry.query)
-    inside = schema.cells_where(entry.where)
-    if np.unique(query.row_of_cell[inside]).size != 1 or (
-        np.isin(query.row_of_cell[~inside], query.row_of_cell[inside]).any()
+    declared = own.declared
+    row_of_cell = marginal_query(own.schema, entry.query).row_of_cell
+    inside = own.schema.cells_where(entry.where)
+    if np.unique(row_of_cell[inside]).size != 1 or (
+        np.isin(row_of_cell[~inside], row_of_cell[inside]).any()
     ):
         raise ValueError(f"{what} must be on one whole answer to {entry.query!r}")
-    invariants = [(one.query, one.geolevel) for one in declared.invariants]
     others = (declared.bounds, declared.relations, declared.held_to, declared.structural_zeros)
-    if invariants != [(TOTAL, census.geography.geolevels[-1])] or any(others):
+    if own.invariants != [(TOTAL, last)] or any(others):
         raise ValueError(
-            f"{what} needs the total of {name!r} exact in every finest area, without bounds, "
+            f"{what} needs the total of {own.name!r} exact in every finest area, without bounds, "
             "relations, held_to and structural_zeros, so that records can always agree"
         )
-    other_schema, of = schemas[entry.universe], schemas[entry.universe].cells_where(entry.of)
-    if not _is_bounded(of, other_schema, census.universes[entry.universe].bounds, name, entry.most):
+    if not other.is_bounded(other.schema.cells_where(entry.of), own.name, entry.most):
         raise ValueError(
-            f"{what} needs a bound on these records of {entry.universe!r} of at most "
-            f"{entry.at_most} per {name!r}, so that records can always agree"
+            f"{what} needs a bound on these records of {other.name!r} of at most {entry.at_most} "
+            f"per {own.name!r}, so that records can always agree"
         )
 
 
-def _is_bounded(
-    of: np.ndarray, schema: Schema, bounds: Sequence[BoundDeclaration], per: str, at_most: int
-) -> bool:
-    """Whether one of a universe's bounds holds all records in its cells `of` (n_cells,) together to
-    so many per record of another universe.
-    """
-    return any(
-        bound.per == per
-        and bound.by is None
-        and bound.at_most is not None
-        and bound.at_most <= at_most
-        and not (of & ~schema.cells_where(bound.where)).any()
-        and np.unique(marginal_query(schema, bound.query).row_of_cell[of]).size == 1
-        for bound in bounds
-    )
-
-
-def _refuse_unfit(
-    name: str,
-    entry: AgreeDeclaration,
-    census: CensusDeclaration,
-    schemas: Mapping[str, Schema],
-) -> None:
+def _refuse_unfit(what: str, entry: AgreeDeclaration, schema: Schema, other: _Side) -> None:
     """Raise ValueError for an entry with names that do not exist."""
-    what, why = f"agree {entry.name!r} of {name!r}", ""
+    with refuse_errors(f"{what}: ", "", to=ValueError):
+        schema.cells_where(entry.where)
+        other.schema.cells_where(entry.of)
     if entry.kind == SIZES:
-        why = (
-            ": numbers of people can follow every release of dwellings by size, while dwellings of "
-            "given sizes cannot follow every number of people (two areas of three people each "
-            "cannot share three dwellings of two)"
+        _refuse_sizes(what, entry, other.schema)
+        return
+    idle = entry.called.keys() - {part for part, _, _ in label_parts(schema, entry.query)}
+    if idle:
+        raise ValueError(
+            f"{what}: called has {min(idle)!r}, which is not in the query {entry.query!r}; "
+            "take it out"
         )
-    refuse_later_universe(what, entry.universe, name, schemas, why)
-    schema, other_schema = (
-        schemas[one].of(census.universes[one].attributes) for one in (name, entry.universe)
-    )
-    for where, of in ((entry.where, schema), (entry.of, other_schema)):
-        try:
-            of.cells_where(where)
-        except ValueError as error:
-            raise ValueError(f"{what}: {error}") from None
-    if entry.kind == HOUSEHOLDERS:
-        idle = entry.called.keys() - {part for part, _, _ in label_parts(schema, entry.query)}
-        if idle:
-            raise ValueError(
-                f"{what}: called has {min(idle)!r}, which is not in the query {entry.query!r}; "
-                "take it out"
-            )
-        try:
-            householders_of_cells(entry, schema, other_schema)
-        except ValueError as error:
-            raise ValueError(f"{what}: {entry.universe!r} {error}") from None
-    else:
-        _refuse_sizes(what, entry, other_schema)
+    with refuse_errors(f"{what}: {other.name!r} ", "", to=ValueError):
+        householders_of_cells(entry, schema, other.schema)
 
 
 def _refuse_sizes(what: str, entry: AgreeDeclaration, other_schema: Schema) -> None:
     """Raise ValueError for a size that the other universe does not have, and for unknown or missing
     levels."""
-    size = entry.size or ""
-    if size not in other_schema.known_names:
-        raise ValueError(
-            f"{what} has the size {size!r}, which is no attribute of {entry.universe} nor a "
-            f"coarsening of one{did_you_mean(size, other_schema.known_names)}; there are "
-            f"{', '.join(other_schema.known_names)}"
-        )
+    size, universe = entry.size or "", entry.universe
+    kind = f"attribute of {universe} nor a coarsening of one"
+    refuse_unknown(f"{what} has the size", [size], other_schema.known_names, kind)
     grouping = other_schema.grouping(size)
     levels, group_of_level = grouping.levels, np.array(grouping.groups)
-    unknown = [level for level in entry.people if level not in levels]
-    if unknown:
-        raise ValueError(
-            f"{what} has people of {unknown[0]!r}, which is no level of {size!r} of "
-            f"{entry.universe}{did_you_mean(unknown[0], levels)}; it has "
-            f"{', '.join(map(repr, levels))}"
-        )
+    kind = f"level of {size!r} of {universe}"
+    refuse_unknown(f"{what} has people of", entry.people, levels, kind)
     counted = group_of_level[
         other_schema.levels(grouping.attribute)[other_schema.cells_where(entry.of)]
     ]
@@ -259,14 +271,6 @@ def _refuse_sizes(what: str, entry: AgreeDeclaration, other_schema: Schema) -> N
         )
 
 
-def _possible_cells(schema: Schema, declared: UniverseDeclaration) -> np.ndarray:
-    """Mask `(n_cells,)` of the cells outside the structural zeros."""
-    possible = np.ones(schema.n_cells, dtype=bool)
-    for zero in declared.structural_zeros:
-        possible &= ~schema.cells_where(zero.where)
-    return possible
-
-
 def compiled_companions(
     name: str, census: CensusDeclaration, schemas: Mapping[str, Schema]
 ) -> AgreeDeclaration | None:
@@ -274,8 +278,8 @@ def compiled_companions(
 
     Raises ValueError unless every release that meets it in sum leaves records that agree.
     """
-    declared = census.universes[name]
-    entries = [one for one in declared.agree if one.kind == ACCOMPANIED]
+    side = _Side.of(name, census, schemas)
+    entries = [one for one in side.declared.agree if one.kind == ACCOMPANIED]
     if not entries:
         return None
     one, what = entries[0], f"agree {entries[0].name!r} of {name!r}"
@@ -283,52 +287,42 @@ def compiled_companions(
         raise ValueError(f"agree of {name!r} may have one entry of the kind 'accompanied'")
     if one.universe != name:
         raise ValueError(f"{what} is of the kind 'accompanied'; its universe must be {name!r}")
-    schema = schemas[name].of(declared.attributes)
-    try:
-        own, companions = schema.cells_where(one.where), schema.cells_where(one.of)
-    except ValueError as error:
-        raise ValueError(f"{what}: {error}") from None
+    with refuse_errors(f"{what}: ", "", to=ValueError):
+        own, companions = (side.schema.cells_where(where) for where in (one.where, one.of))
     if (own & companions).any():
         raise ValueError(f"{what} has records that are both in where and in of; part them")
-    if not (companions & _possible_cells(schema, declared)).any():
+    if not (companions & side.possible).any():
         raise ValueError(f"{what}: the structural zeros leave no cell of its companions")
-    _refuse_unlike_conditions(what, one.most + 1, own | companions, census, name, schema)
+    last = census.geography.geolevels[-1]
+    _refuse_unlike_conditions(what, one.most + 1, own | companions, side, last)
     return one
 
 
 def _refuse_unlike_conditions(
-    what: str, size: int, either: np.ndarray, census: CensusDeclaration, name: str, schema: Schema
+    what: str, size: int, either: np.ndarray, side: _Side, last: str
 ) -> None:
     """Raise ValueError for conditions that do not let records and companions, the cells `either`
     (n_cells,), be exchanged, or not fill areas by groups of `size`."""
-    declared = census.universes[name]
+    name, declared, schema = side.name, side.declared, side.schema
     wholes = "on these and their companions together, or on none of them"
-    for bound in declared.bounds:
-        row_of_cell = marginal_query(schema, bound.query).row_of_cell
-        inside = schema.cells_where(bound.where)
-        for row in np.unique(row_of_cell[inside & either]):
-            cells = inside & (row_of_cell == row)
-            is_multiple = bound.at_most is None or bound.at_most % size == 0
-            if not np.array_equal(cells, either) or bound.at_least or not is_multiple:
-                raise ValueError(
-                    f"{what} needs the bound {bound.name or bound.query!r} {wholes}, without "
-                    f"at_least, and its at_most a multiple of {size}, one more than the agreement's"
-                )
-    for invariant in declared.invariants:
-        row_of_cell = marginal_query(schema, invariant.query).row_of_cell
-        if np.unique(row_of_cell[either]).size > 1:
-            raise ValueError(f"{what} needs the invariant {invariant.query!r} {wholes}")
-        if invariant.geolevel == census.geography.geolevels[-1]:
+    for bound, cells in side.bounded():
+        is_multiple = bound.at_most is None or bound.at_most % size == 0
+        is_whole = np.array_equal(cells, either) and not bound.at_least and is_multiple
+        if (cells & either).any() and not is_whole:
             raise ValueError(
-                f"{what} needs {name!r} without the invariant {invariant.query!r} in the finest "
-                "areas, which may have records without any to accompany them"
+                f"{what} needs the bound {bound.name or bound.query!r} {wholes}, without "
+                f"at_least, and its at_most a multiple of {size}, one more than the agreement's"
             )
-    others = [
-        term.where
-        for one in declared.relations
-        for term in (*one.left, *one.right)
-        if term.universe in (None, name)
-    ]
+    for query, geolevel in side.invariants:
+        if np.unique(marginal_query(schema, query).row_of_cell[either]).size > 1:
+            raise ValueError(f"{what} needs the invariant {query!r} {wholes}")
+        if geolevel == last:
+            raise ValueError(
+                f"{what} needs {name!r} without the invariant {query!r} in the finest areas, which "
+                "may have records without any to accompany them"
+            )
+    terms = [term for one in declared.relations for term in (*one.left, *one.right)]
+    others = [term.where for term in terms if term.universe in (None, name)]
     others += [held.where for held in declared.held_to]
     others += [one.where for one in declared.agree if one.kind != ACCOMPANIED]
     if any((schema.cells_where(where) & either).any() for where in others):
@@ -343,92 +337,75 @@ class _Solvable:
     solution."""
 
     def __init__(
-        self,
-        name: str,
-        agreements: Sequence[AgreeDeclaration],
-        census: CensusDeclaration,
-        schemas: Mapping[str, Schema],
+        self, agreements: Sequence[AgreeDeclaration], own: _Side, other: _Side, last: str
     ) -> None:
-        self.name, self.other = name, agreements[0].universe
-        self.what = f"agree {' and '.join(repr(one.name) for one in agreements)} of {name!r}"
-        self.last = census.geography.geolevels[-1]
-        self.declared, self.of_other = census.universes[name], census.universes[self.other]
-        self.schema = schemas[name].of(self.declared.attributes)
-        self.other_schema = schemas[self.other].of(self.of_other.attributes)
-        types = agreeing_types(agreements, self.schema)
+        self.own, self.other, self.last = own, other, last
+        self.what = f"agree {' and '.join(repr(one.name) for one in agreements)} of {own.name!r}"
+        types = agreeing_types(agreements, own.schema)
         assert types is not None
         self.types = types
 
     def refuse_what_is_not(self) -> None:
         """Raise ValueError with what is missing, or with a declaration that must be absent."""
-        if self.declared.relations or self.declared.held_to:
+        if self.own.declared.relations or self.own.declared.held_to:
             raise ValueError(
                 f"{self.what} cannot be combined with relations and held_to, so that records can "
                 "always agree; take them out"
             )
         self._refuse_cells()
-        self._refuse_sizes_without_householder()
         self._refuse_invariants()
         self._refuse_bounds()
 
     def _refuse_cells(self) -> None:
-        """Householders are among the people, and every type has a possible cell."""
-        types, sizes = self.types, self.types.sizes
+        """Householders are among the people, every type has a possible cell, and wherever a record
+        is counted for a householder, a person fits in."""
+        types, own, other = self.types, self.own, self.other
+        householders, sizes = types.householders, types.sizes
         if (
             sizes is not None
-            and (types.is_householder & ~self.schema.cells_where(sizes.where)).any()
+            and (types.is_householder & ~own.schema.cells_where(sizes.where)).any()
         ):
             raise ValueError(
                 f"{self.what} counts householders who are not among the people of "
                 f"{sizes.name!r}; let its where have them, too"
             )
-        possible = _possible_cells(self.schema, self.declared)
         for number in range(1, types.n_types):
-            if not (possible & (types.label == number)).any():
-                among = (
-                    "an answer of the householders"
-                    if number <= types.answers.size
-                    else ("people other than householders")
-                )
+            if not (own.possible & (types.label == number)).any():
+                is_answer = number <= types.answers.size
+                among = "an answer of the" if is_answer else "people other than"
                 raise ValueError(
-                    f"{self.what} needs {among} for which the structural zeros leave no cell; "
-                    "take one of them out"
+                    f"{self.what} needs {among} householders for which the structural zeros leave "
+                    "no cell; take one of them out"
                 )
-
-    def _refuse_sizes_without_householder(self) -> None:
-        """Wherever a record is counted for a householder, a person fits in."""
-        householders, sizes = self.types.householders, self.types.sizes
         if householders is None or sizes is None:
             return
-        _, most = people_of_cells(sizes, self.other_schema)
-        empty = self.other_schema.cells_where(householders.of) & (most == 0)
-        empty &= _possible_cells(self.other_schema, self.of_other)
+        _, most = people_of_cells(sizes, other.schema)
+        empty = other.schema.cells_where(householders.of) & (most == 0) & other.possible
         if empty.any():
             raise ValueError(
-                f"{self.what}: {householders.name!r} counts {self.other} in which "
-                f"{sizes.name!r} has nobody; leave them out by its of, or declare that there are "
-                "none by a structural zero"
+                f"{self.what}: {householders.name!r} counts {other.name} in which {sizes.name!r} "
+                "has nobody; leave them out by its of, or declare that there are none by a "
+                "structural zero"
             )
 
     def _refuse_invariants(self) -> None:
         """No exact answers but, for householders alone, the number of records in every area, below
         which the earlier universe is held.
         """
-        invariants = [(one.query, one.geolevel) for one in self.declared.invariants]
-        if not invariants:
+        own, other, one = self.own, self.other, self.types.householders
+        if not own.invariants:
             return
-        one = self.types.householders
-        if one is None or self.types.sizes is not None or invariants != [(TOTAL, self.last)]:
+        if one is None or self.types.sizes is not None or own.invariants != [(TOTAL, self.last)]:
+            query, geolevel = own.invariants[0]
             raise ValueError(
-                f"{self.what} needs {self.name!r} without the invariant {invariants[0][0]!r} at "
-                f"{invariants[0][1]!r}, which the noise of {self.other!r} could contradict; take "
-                "it out, or declare a relation in place of agree, which may fail"
+                f"{self.what} needs {own.name!r} without the invariant {query!r} at {geolevel!r}, "
+                f"which the noise of {other.name!r} could contradict; take it out, or declare a "
+                "relation in place of agree, which may fail"
             )
-        of = self.other_schema.cells_where(one.of)
-        if not _is_bounded(of, self.other_schema, self.of_other.bounds, self.name, at_most=1):
+        if not other.is_bounded(other.schema.cells_where(one.of), own.name, at_most=1):
             raise ValueError(
-                f"{self.what} needs a bound on these records of {self.other!r} of at most 1 per "
-                f"{self.name!r}, whose number is exact, so that records can always agree"
+                f"{self.what} needs a bound on these records of {other.name!r} of at most 1 per "
+                f"{own.name!r}, whose number is exact, so that records can always agree"
             )
 
     def _refuse_bounds(self) -> None:
@@ -436,39 +413,33 @@ class _Solvable:
         every count that fits into the earlier universe.
         """
         agreed = self.types.label > 0
-        exact = [(one.query, one.geolevel) for one in self.of_other.invariants]
         apart: list[str] = []
         around: list[tuple[str, np.ndarray]] = []
-        for bound in self.declared.bounds:
+        for bound, cells in self.own.bounded():
             named = bound.name or f"{bound.query} per {bound.per}"
-            inside = self.schema.cells_where(bound.where)
-            row_of_cell = marginal_query(self.schema, bound.query).row_of_cell
-            for row in np.unique(row_of_cell[inside]):
-                cells = inside & (row_of_cell == row)
-                if not (cells & agreed).any():
-                    apart.append(named)
-                    continue
-                if (cells & ~agreed).any():
-                    around.append((named, cells))
-                is_wide = (
-                    bound.per == self.other
-                    and bound.by is None
-                    and not bound.at_least
-                    and bound.at_most is not None
-                    and bound.at_most >= self._most(cells)
+            if not (cells & agreed).any():
+                apart.append(named)
+                continue
+            if (cells & ~agreed).any():
+                around.append((named, cells))
+            is_wide = (
+                bound.per == self.other.name
+                and bound.by is None
+                and not bound.at_least
+                and bound.at_most is not None
+                and bound.at_most >= self._most(cells)
+            )
+            is_whole = not (cells & ~agreed).any() or not (agreed & ~cells).any()
+            if not (is_wide and is_whole and (TOTAL, self.last) in self.other.invariants):
+                raise ValueError(
+                    f"{self.what} needs the bound {named!r} without at_least, at_most at least "
+                    f"{self._most(cells)} per {self.other.name!r}, whose total must be exact in "
+                    f"every geounit of {self.last}, on people who agree or on all of them and "
+                    "others; correct it, or take it out"
                 )
-                is_whole = not (cells & ~agreed).any() or not (agreed & ~cells).any()
-                if not (is_wide and is_whole and (TOTAL, self.last) in exact):
-                    raise ValueError(
-                        f"{self.what} needs the bound {named!r} without at_least, at_most at least "
-                        f"{self._most(cells)} per {self.other!r}, whose total must be exact in "
-                        f"every geounit of {self.last}, on people who agree or on all of them and "
-                        "others; correct it, or take it out"
-                    )
         crossing = any(
             (one & ~other).any() and (other & ~one).any()
-            for _, one in around
-            for _, other in around
+            for (_, one), (_, other) in combinations(around, 2)
         )
         if around and (apart or crossing):
             raise ValueError(

@@ -35,13 +35,17 @@ class InputRefused(SpineflowError):
 
 @contextmanager
 def refuse_errors(
-    before: str = "", after: str = ".", *, of: type[Exception] = ValueError
+    before: str = "",
+    after: str = ".",
+    *,
+    of: type[Exception] = ValueError,
+    to: type[Exception] = InputRefused,
 ) -> Iterator[None]:
-    """Raise InputRefused for an error inside, with its text between these two."""
+    """Raise another error for an error inside, with its text between these two."""
     try:
         yield
     except of as error:
-        raise InputRefused(f"{before}{error}{after}") from None
+        raise to(f"{before}{error}{after}") from None
 
 
 class BudgetRefused(SpineflowError):

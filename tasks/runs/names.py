@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -110,3 +110,15 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """
     close = difflib.get_close_matches(word, list(known), n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def refuse_unknown(what: str, names: Iterable[str], known: Collection[str], kind: str) -> None:
+    """Raise ValueError for the first of some names that is not known: `what` has this name, which
+    is no `kind`.
+    """
+    for name in names:
+        if name not in known:
+            raise ValueError(
+                f"{what} {name!r}, which is no {kind}{did_you_mean(name, known)}; there are "
+                f"{', '.join(known)}"
+            )
