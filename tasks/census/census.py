@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ..runs.errors import refuse_errors
 from ..runs.files import read_declared
-from ..runs.names import FileName, Label
+from ..runs.names import FileName, Label, refuse_unknown
 from ..tables.formats import TextFormat
 from .agreements import compiled_agreements, compiled_companions
 from .attribute_declarations import AgreeDeclaration, Part, Where
@@ -26,7 +27,6 @@ from .compiled_schemas import (
     compiled_relation,
     compiled_schema,
     refuse_later_universe,
-    refuse_unknown_universe,
 )
 from .declarations import (
     BoundDeclaration,
@@ -306,12 +306,8 @@ class Census:
         found = self.universes[universe]
         if attributes is None:
             return found.schema
-        foreign = [name for name in attributes if name not in found.full_schema.attributes]
-        if foreign:
-            raise ValueError(
-                f"attribute {min(foreign)!r} is not one of {universe}; there are "
-                f"{', '.join(found.full_schema.attributes)}"
-            )
+        known = found.full_schema.attributes
+        refuse_unknown("attributes name", attributes, known, f"attribute of {universe}")
         return found.full_schema.of(attributes)
 
 
@@ -358,32 +354,24 @@ def compiled(declared: CensusDeclaration) -> Census:
         _check_description(compiled_universe, universes)
     refuse_uncharged(declared, graph)
     below = declared.geography.geolevels[1:]
-    unknown = sorted(declared.geography.columns.keys() - {*below})
-    if unknown:
-        raise ValueError(
-            f"census.geography.columns has {unknown[0]!r}, which is no geolevel below the root; "
-            f"there are {', '.join(below)}"
-        )
+    kind = "geolevel below the root"
+    refuse_unknown("census.geography.columns has", declared.geography.columns, below, kind)
     for table in declared.tables:
         check_table(table, declared, schemas)
     for level in declared.summary_levels:
-        if lacking := [part for part in level.parts if part not in declared.code_parts]:
-            raise ValueError(
-                f"summary level {level.name!r} has the part {lacking[0]!r}, which code_parts lacks"
-            )
+        what = f"summary level {level.name!r} has the part"
+        refuse_unknown(what, level.parts, declared.code_parts, "key of code_parts")
     for quantity in declared.quantities:
-        refuse_unknown_universe(f"quantity {quantity.name!r}", quantity.universe, schemas)
+        what = f"quantity {quantity.name!r} is of"
+        refuse_unknown(what, [quantity.universe], schemas, "universe")
         schemas[quantity.universe].cells_where(quantity.where)
     for sentence in declared.certificate:
         what = "a sentence of the certificate"
-        refuse_unknown_universe(what, sentence.universe, schemas)
+        refuse_unknown(f"{what} is of", [sentence.universe], schemas, "universe")
         about = universes[sentence.universe]
-        known = {*about.full_schema.attributes, *(i.name for i in about.invariants)}
-        unknown = sorted({*sentence.holds, *sentence.lacks} - known)
-        if unknown:
-            raise ValueError(
-                f"{what} names {unknown[0]!r}, which {sentence.universe} does not have"
-            )
+        known = (*about.full_schema.attributes, *(one.name for one in about.invariants))
+        kind = f"attribute or invariant of {about.name}"
+        refuse_unknown(f"{what} names", (*sentence.holds, *sentence.lacks), known, kind)
     return Census(declared, universes, declared_formats(declared))
 
 
@@ -399,12 +387,8 @@ def _universe(
     schema = full.of(declared.attributes)
     where = f"universe {name!r}"
     geolevels = census.geography.geolevels
-    for attribute in declared.identity:
-        if attribute not in full.attributes:
-            raise ValueError(
-                f"{where} has the identity {attribute!r}, which is not one of its attributes; "
-                f"there are {', '.join(full.attributes)}"
-            )
+    what = f"{where} has the identity"
+    refuse_unknown(what, declared.identity, full.attributes, "attribute of it")
     for step in declared.steps:
         if step.table in declared.occupants:
             raise ValueError(
@@ -420,11 +404,7 @@ def _universe(
         full.cells_where(declared.counted.where)
     invariants = []
     for entry in declared.invariants:
-        if entry.geolevel not in geolevels:
-            raise ValueError(
-                f"{where} has an invariant at {entry.geolevel!r}, which is no geolevel; there are "
-                f"{', '.join(geolevels)}"
-            )
+        refuse_unknown(f"{where} has an invariant at", [entry.geolevel], geolevels, "geolevel")
         marginal_query(schema, entry.query)
         invariants.append(_named(Invariant, entry, f"{entry.query} at {entry.geolevel}"))
     bounds = tuple(_bound(where, entry, schema, schemas) for entry in declared.bounds)
@@ -462,7 +442,7 @@ def _universe(
 def _bound(
     where: str, entry: BoundDeclaration, schema: Schema, schemas: Mapping[str, Schema]
 ) -> Bound:
-    refuse_unknown_universe(f"a bound of {where}", entry.per, schemas)
+    refuse_unknown(f"a bound of {where} is per", [entry.per], schemas, "universe")
     n_rows = marginal_query(schema, entry.query).n_rows
     schema.cells_where(entry.where)
     if entry.by is not None and marginal_query(schemas[entry.per], entry.by).n_rows != n_rows:
@@ -508,10 +488,8 @@ def _held(
         what, other = f"held_to of {name!r}", entry.universe or name
         refuse_later_universe(what, other, name, schemas)
         other_schema = schemas[other].of(census.universes[other].attributes)
-        try:
+        with refuse_errors(f"{what}: {other!r} ", "", to=ValueError):
             counted_rows(schema, other_schema, entry.query, entry.where, of)
-        except ValueError as error:
-            raise ValueError(f"{what}: {other!r} {error}") from None
     named = f"{entry.query} of {entry.release or entry.universe}"
     return _named(Held, entry, named, universe=entry.universe or name, of=of)
 
@@ -529,7 +507,7 @@ def _check_description(universe: Universe, universes: Mapping[str, Universe]) ->
     if microdata is None or microdata.described_by is None:
         return
     description, what = microdata.described_by, f"described_by of {universe.name!r}"
-    refuse_unknown_universe(what, description.universe, universes)
+    refuse_unknown(f"{what} is of", [description.universe], universes, "universe")
     other = universes[description.universe]
     if all(held.universe != universe.name for held in other.held_to_universes):
         raise ValueError(

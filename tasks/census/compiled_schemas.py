@@ -8,13 +8,14 @@ Linear relations between the counts of a universe and those of earlier ones, com
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ..runs.names import did_you_mean
+from ..runs.errors import refuse_errors
+from ..runs.names import refuse_unknown
 from .attribute_declarations import CoarseningDeclaration
 from .declarations import (
     CensusDeclaration,
@@ -68,17 +69,14 @@ def compiled_coarsening(
     name: str, declared: CoarseningDeclaration, recodes: Mapping[str, Recode]
 ) -> Coarsening:
     """A declared coarsening; raises ValueError for levels in no or in two groups."""
-    if declared.attribute not in recodes:
-        raise ValueError(f"coarsening {name!r} is of {declared.attribute!r}, which is no attribute")
+    refuse_unknown(f"coarsening {name!r} is of", [declared.attribute], recodes, "attribute")
     labels = recodes[declared.attribute].levels
     group_of: dict[str, int] = {}
     named_by: dict[str, float] = {}
     for group, members in enumerate(declared.levels.values()):
         for member in members:
-            try:
+            with refuse_errors(f"coarsening {name!r}: attribute ", "", to=ValueError):
                 positions = positions_of(declared.attribute, member, labels)
-            except ValueError as error:
-                raise ValueError(f"coarsening {name!r}: attribute {error}") from None
             # If several patterns match a level, the longest has it, and a label before all.
             length = len(str(member)) if is_pattern(member, labels) else EXACT
             for label in (labels[at] for at in positions):
@@ -105,23 +103,11 @@ def compiled_schema(
 ) -> Schema:
     """The schema of a universe with its further attributes."""
     attributes = (*declared.attributes, *declared.further_attributes)
-    unknown = [attribute for attribute in attributes if attribute not in recodes]
-    if unknown:
-        raise ValueError(
-            f"universe {name!r} has the attribute {unknown[0]!r}, which is not declared; there are "
-            f"{', '.join(recodes)}"
-        )
+    what = f"universe {name!r} has the attribute"
+    refuse_unknown(what, attributes, recodes, "declared attribute")
     levels = tuple(recodes[attribute].levels for attribute in attributes)
     own = tuple(c for c in coarsenings if c.attribute in attributes)
     return Schema(name, attributes, levels, own)
-
-
-def refuse_unknown_universe(what: str, universe: str, declared: Collection[str]) -> None:
-    """Raise ValueError, naming the declaration `what`, for a universe that is not declared."""
-    if universe not in declared:
-        raise ValueError(
-            f"{what} is of {universe!r}, which is no universe{did_you_mean(universe, declared)}"
-        )
 
 
 def refuse_later_universe(
@@ -129,7 +115,7 @@ def refuse_later_universe(
 ) -> None:
     """Raise ValueError, naming the declaration `what`, for a universe that is not declared before
     the one of a name; `schemas` are all universes' in the declared order."""
-    refuse_unknown_universe(what, universe, schemas)
+    refuse_unknown(f"{what} is of", [universe], schemas, "universe")
     order = list(schemas)
     if order.index(universe) >= order.index(name):
         needs = f"{what} needs {universe!r} released; declare {universe!r} before {name!r}"
@@ -140,7 +126,7 @@ def check_table(
     table: TableDeclaration, declared: CensusDeclaration, schemas: Mapping[str, Schema]
 ) -> None:
     """Raise ValueError for a table that its universe or the areas cannot fill."""
-    refuse_unknown_universe(f"table {table.name!r}", table.universe, schemas)
+    refuse_unknown(f"table {table.name!r} is of", [table.universe], schemas, "universe")
     schema = schemas[table.universe].of(declared.universes[table.universe].attributes)
     marginal_query(schema, table.query)
     table_cells(table, schema)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ..runs.names import refuse_unknown
 from ..tables.formats import TextFormat
 from .attribute_declarations import OTHER, FilesDeclaration
 from .declarations import CensusDeclaration
@@ -21,12 +22,8 @@ def declared_formats(declared: CensusDeclaration) -> dict[str, TextFormat | None
         tables += [universe.table, *(step.table for step in universe.steps)]
         tables += [occupant.table for occupant in universe.occupants.values()]
     files = declared.files or {}
-    unknown = [name for name in files if name not in (*tables, OTHER)]
-    if unknown:
-        raise ValueError(
-            f"files names {unknown[0]!r}, which is no table; there are "
-            f"{', '.join(dict.fromkeys(tables))}, and {OTHER!r} for all that are not named"
-        )
+    kind = f"table, nor {OTHER!r} for all that are not named"
+    refuse_unknown("files names", files, (*dict.fromkeys(tables), OTHER), kind)
     if OTHER in files and files[OTHER].columns is not None:
         raise ValueError(
             f"files.{OTHER} places columns, which belong to one table; give every table of fixed "

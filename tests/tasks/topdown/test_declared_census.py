@@ -170,7 +170,7 @@ CLASHES = {
         "[census.universes.dwellings]",
         '[[census.certificate]]\nabout = "exact"\nuniverse = "persons"\nname = "n"\ntext = "t"\n'
         'holds = ["state_total"]\n[census.universes.dwellings]',
-        "a sentence of the certificate names 'state_total', which persons does not have",
+        "certificate names 'state_total', which is no attribute or invariant of persons",
     ),
     "a level in no group": (
         'levels = { minor = ["0-5", "6-14", "15-17"],',

@@ -134,7 +134,7 @@ def test_identity_chooses_the_columns(ledger: Ledger, tmp_path: Path) -> None:
 
 def test_an_identity_that_is_no_attribute_is_refused(tmp_path: Path) -> None:
     known = replace(office(), further='identity = ["height"]')
-    with pytest.raises(Exception, match="identity 'height', which is not one of its attributes"):
+    with pytest.raises(Exception, match="identity 'height', which is no attribute of it"):
         known.digests(tmp_path / "known", b"k")
 
 
