@@ -59,8 +59,7 @@ def siblings(
         parent,
         np.zeros((n_children, 1), dtype=np.int64),
         np.full((n_children, 1), NO_BOUND),
-        None if total is None else np.zeros(1, dtype=np.int64),
-        None if total is None else np.array([total]),
+        None if total is None else (np.zeros(1, dtype=np.int64), np.array([total])),
     )
 
 

@@ -39,7 +39,7 @@ def constraint_rows(problem):
     bounded = replace(problem, problem=replace(siblings, upper=upper))
     program, cell, _, _ = bounded.as_program()
     lower, upper = program.bounds()
-    first = problem.answers.size
+    first = problem.quadratic.answers.size
     return program.matrix()[first:, : cell.size], lower[first:], upper[first:]
 
 
@@ -71,9 +71,10 @@ def qp_model(problem, formulation: str):
     c, k = problem.shape
     n = c * k
     cells, row_lower, row_upper = constraint_rows(problem)
-    weights = problem.scale[:, None] * problem.weights[problem.profile]
-    first = problem.labels.min(axis=1)
-    labels, sizes = problem.labels - first[:, None], np.ptp(problem.labels, axis=1) + 1
+    asked = problem.quadratic
+    weights = asked.scale[:, None] * asked.weights[asked.profile]
+    first = asked.labels.min(axis=1)
+    labels, sizes = asked.labels - first[:, None], np.ptp(asked.labels, axis=1) + 1
     cell = np.arange(n).reshape(c, k)
     columns, equations, width = {}, [], n
     if formulation == "cells":
@@ -104,13 +105,13 @@ def qp_model(problem, formulation: str):
         hessians = np.zeros((c, k, k))
         for q, label in enumerate(labels):
             hessians += weights[:, q, None, None] * (label[:, None] == label[None, :])
-            answers = problem.answers[:, first[q] + label]
+            answers = asked.answers[:, first[q] + label]
             cost -= (weights[:, q, None] * answers).ravel()
         quadratic = sparse.triu(sparse.block_diag(list(hessians)), format="csc")
         return quadratic, cost, rows, lower, upper, n
     diagonal = np.zeros(width)
     for q, size in enumerate(sizes):
-        answers = problem.answers[:, first[q] : first[q] + size]
+        answers = asked.answers[:, first[q] : first[q] + size]
         np.add.at(diagonal, columns[q], weights[:, q, None])
         np.add.at(cost, columns[q], -weights[:, q, None] * answers)
     return sparse.diags_array(diagonal).tocsc(), cost, rows, lower, upper, n

@@ -26,7 +26,6 @@ import pandas as pd
 import pyarrow.parquet as pq
 from spineflow.tasks.census.queries import Schema, marginal_query
 from spineflow.tasks.topdown.estimation import least_squares
-from spineflow.tasks.topdown.estimation.least_squares import PassProblem
 from spineflow.tasks.topdown.estimation.problem import QueryMeasurement, rows_on_support
 from spineflow.tasks.topdown.estimation.quadratic import MANY_UNTOLD
 
@@ -117,8 +116,10 @@ def errors(census: Census, seed: int) -> Iterator[tuple[str, str, float, float]]
         names = list(measured)
         for choice, is_wide in (("active set", False), ("nearest to a fill", True)):
             # The pass of the total has one cell, which every method takes as it is.
-            chosen = property(lambda self, w=is_wide: w and self.shape[1] > MANY_UNTOLD)
-            with patch.object(PassProblem, "is_wide", chosen):
+            def chosen(cells: int, n_rows: int, is_wide: bool = is_wide) -> bool:
+                return is_wide and cells > MANY_UNTOLD
+
+            with patch.object(least_squares, "is_wide", chosen):
                 x = least_squares.solve_passes(problem, measured, [["total"], names[1:]]).x
             by_kind = [
                 [rows_on_support(q, problem.cells) for q in pairs if (q.name in measured) == known]

@@ -54,6 +54,9 @@ from .quadratic import (
     squared_distance,
 )
 
+SOFTNESS = 1e-7
+"""Allowed miss of sums for a unit's move of a multiplier, relative to their cells' compliance."""
+
 System = tuple[np.ndarray, np.ndarray, np.ndarray]
 """One child's inverse, response and compliance; see `eliminate`."""
 
@@ -91,25 +94,25 @@ def shared_rows(constraints: Constraints, i: int, cells: np.ndarray) -> np.ndarr
 
 @njit(cache=True, nogil=True)
 def softness_of_rows(
-    quadratic: Quadratic, constraints: Constraints, softness: float
+    quadratic: Quadratic, constraints: Constraints
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """G of shared rows (n_shared,), of own pins (c, n_own_pins) and of types (c, T): how far sums
-    may miss for a unit's move of their multipliers, `softness` times their cells' compliance."""
+    may miss for a unit's move of their multipliers, `SOFTNESS` times their cells' compliance."""
     c, k = constraints.allowed.shape
     types = np.repeat(np.arange(constraints.lower.shape[1]), np.diff(constraints.type_starts))
     shared = np.zeros(shared_sums(constraints).size)
     pins = np.zeros((c, n_own_pins(constraints)))
     of_type = np.zeros((c, constraints.lower.shape[1]))
     for i in range(c):
-        give = np.where(constraints.allowed[i], softness / curvature(quadratic, i), 0.0)
+        give = np.where(constraints.allowed[i], SOFTNESS / curvature(quadratic, i), 0.0)
         for j in range(k):
             of_type[i, types[j]] += give[j]
         add_to_rows(shared, shared_rows(constraints, i, np.arange(k)), give, 1.0)
         if pins.shape[1] > 0:
             add_to_rows(pins[i], constraints.pin_rows, give, 1.0)
     # A row without any cell would leave a line of zeros in the system.
-    shared = np.where(shared == 0.0, softness, shared)
-    return shared, np.where(pins == 0.0, softness, pins), of_type
+    shared = np.where(shared == 0.0, SOFTNESS, shared)
+    return shared, np.where(pins == 0.0, SOFTNESS, pins), of_type
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -187,26 +190,33 @@ def add_of_rows(
                 values[a] += factor * multipliers[rows[q, a]]
 
 
-SOFTNESS = 1e-7
-"""Allowed miss of sums for a unit's move of a multiplier, relative to their cells' compliance."""
 ROUNDING = 1e-7
 """Violation of a row, in records, accepted once it no longer falls."""
 MOST_ENTRIES = 1 << 27
 """The children's inverses are kept between sweeps while they have no more entries (1 GiB)."""
 
 
-class _Guess(NamedTuple):
-    """Which cells are free (c, k), and which bounds bind (c, T): -1 the lower, 1 the upper."""
+class _State(NamedTuple):
+    """The children's guesses, their multipliers, and the systems' rows by the guesses.
+
+    free (c, k), bound (c, T): which cells are free, and which bounds bind: -1 the lower, 1 the
+        upper.
+    pins (c, n_pins), bounds (c, T): multipliers of own pins and of bounds.
+    cells (c, k), n_free (c,): free cells of each child, and their number.
+    rows (c, n_labels + 1, k), n_rows (c,): own rows that hold each free cell, first the pins, then
+        the bounds, and their number. row_of_type (c, T): the row of each type whose bound binds, -1
+        for none.
+    """
 
     free: np.ndarray
     bound: np.ndarray
-
-
-class _Multipliers(NamedTuple):
-    """Multipliers of own pins (c, n_pins) and of bounds (c, T)."""
-
     pins: np.ndarray
     bounds: np.ndarray
+    cells: np.ndarray
+    n_free: np.ndarray
+    rows: np.ndarray
+    n_rows: np.ndarray
+    row_of_type: np.ndarray
 
 
 class _Tolerances(NamedTuple):
@@ -219,9 +229,9 @@ class _Tolerances(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def _first_guess(constraints: Constraints, x: np.ndarray) -> _Guess:
+def _first_state(constraints: Constraints, x: np.ndarray) -> _State:
     """Free the cells that are positive in `x`, and all cells of a sum without any; note the
-    bounds that `x` attains."""
+    bounds that `x` attains. Rows follow by `_follow_guess`."""
     allowed = constraints.allowed
     free = allowed & (x > 0.0)
     if constraints.has_parent:
@@ -243,11 +253,23 @@ def _first_guess(constraints: Constraints, x: np.ndarray) -> _Guess:
                 bound[i, t] = -1
             elif total >= upper * (1.0 - 1e-9):
                 bound[i, t] = 1
-    return _Guess(free, bound)
+    c, n_pins = x.shape[0], n_own_pins(constraints)
+    n_labels = constraints.pin_rows.shape[0] if n_pins > 0 else 0
+    return _State(
+        free,
+        bound,
+        np.zeros((c, n_pins)),
+        np.zeros(bound.shape),
+        np.empty(x.shape, dtype=np.int64),
+        np.zeros(c, dtype=np.int64),
+        np.empty((c, n_labels + 1, x.shape[1]), dtype=np.int64),
+        np.zeros(c, dtype=np.int64),
+        np.full(bound.shape, -1, dtype=np.int64),
+    )
 
 
 @njit(cache=True, nogil=True)
-def _sizes(quadratic: Quadratic, constraints: Constraints, x: np.ndarray) -> tuple[float, float]:
+def sizes(quadratic: Quadratic, constraints: Constraints, x: np.ndarray) -> tuple[float, float]:
     """Largest count, and largest gradient at zero."""
     c, k = x.shape
     size, slope_size = max(1.0, constraints.parent.max()), 1e-300
@@ -260,70 +282,65 @@ def _sizes(quadratic: Quadratic, constraints: Constraints, x: np.ndarray) -> tup
 
 
 @njit(cache=True, nogil=True)
-def _set_own_rows(
-    constraints: Constraints,
-    cells: np.ndarray,
-    types: np.ndarray,
-    bound: np.ndarray,
-    rows: np.ndarray,
-    row_of_type: np.ndarray,
-) -> int:
-    """Write a child's own rows that hold each of its free cells to the first columns of `rows`
-    (n_labels + 1, k), and the row of each type whose bound binds, -1 for none, to `row_of_type`
-    (T,): first the pins, then the bounds. Returns their number."""
-    n_rows = n_own_pins(constraints)
-    n_labels = rows.shape[0] - 1
-    for t in range(bound.size):
-        row_of_type[t] = -1
-        if bound[t] != 0:
-            row_of_type[t] = n_rows
+def _follow_guess(
+    constraints: Constraints, state: _State, types: np.ndarray, i: int, x: np.ndarray
+) -> None:
+    """Set child i's free cells and own rows by its guess, and its other cells in `x` (k,) to 0."""
+    n_free, n_rows = 0, n_own_pins(constraints)
+    for j in range(x.size):
+        if state.free[i, j]:
+            state.cells[i, n_free] = j
+            n_free += 1
+        else:
+            x[j] = 0.0
+    for t in range(state.bound.shape[1]):
+        state.row_of_type[i, t] = -1
+        if state.bound[i, t] != 0:
+            state.row_of_type[i, t] = n_rows
             n_rows += 1
-    for a in range(cells.size):
+    n_labels = state.rows.shape[1] - 1
+    for a in range(n_free):
+        j = state.cells[i, a]
         for q in range(n_labels):
-            rows[q, a] = constraints.pin_rows[q, cells[a]]
-        rows[n_labels, a] = row_of_type[types[cells[a]]]
-    return n_rows
+            state.rows[i, q, a] = constraints.pin_rows[q, j]
+        state.rows[i, n_labels, a] = state.row_of_type[i, types[j]]
+    state.n_free[i], state.n_rows[i] = n_free, n_rows
 
 
 @njit(cache=True, nogil=True)
 def _misses(
     constraints: Constraints,
-    multipliers: _Multipliers,
+    state: _State,
     give: tuple[np.ndarray, np.ndarray],
     i: int,
-    rows: np.ndarray,
-    row_of_type: np.ndarray,
-    n_rows: int,
-    bound: np.ndarray,
     here: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Violations of child i's own rows at its free cells `here` (f,), less the softness granted to
     their present multipliers, and that softness.
     """
     pin_give, type_give = give
-    miss, soft = np.empty(n_rows), np.empty(n_rows)
+    miss, soft = np.empty(state.n_rows[i]), np.empty(state.n_rows[i])
     if n_own_pins(constraints) > 0:
         n_pins, group = pin_give.shape[1], constraints.group_of_child[i]
         soft[:n_pins] = pin_give[i]
-        miss[:n_pins] = constraints.targets[group] - pin_give[i] * multipliers.pins[i]
-    for t in range(bound.size):
-        r = row_of_type[t]
+        miss[:n_pins] = constraints.targets[group] - pin_give[i] * state.pins[i]
+    for t in range(state.bound.shape[1]):
+        r = state.row_of_type[i, t]
         if r >= 0:
             soft[r] = type_give[i, t]
-            miss[r] = constraints.lower[i, t] if bound[t] < 0 else constraints.upper[i, t]
-            miss[r] -= soft[r] * multipliers.bounds[i, t]
-    add_to_rows(miss, rows, here, -1.0)
+            is_lower = state.bound[i, t] < 0
+            miss[r] = constraints.lower[i, t] if is_lower else constraints.upper[i, t]
+            miss[r] -= soft[r] * state.bounds[i, t]
+    add_to_rows(miss, state.rows[i], here, -1.0)
     return miss, soft
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _judge(
     constraints: Constraints,
-    guess: _Guess,
-    multipliers: _Multipliers,
+    state: _State,
     tolerances: _Tolerances,
     i: int,
-    row_of_type: np.ndarray,
     x: np.ndarray,
     reduced: np.ndarray,
 ) -> tuple[int, float, float, float]:
@@ -334,49 +351,49 @@ def _judge(
     largest violation of a row or a zero, of a sign or of stationarity, and sum of products.
     """
     changes, primal, dual, gap = 0, 0.0, 0.0, 0.0
-    if multipliers.pins.shape[1] > 0:
-        add_of_rows(reduced, constraints.pin_rows, multipliers.pins[i], 1.0)
+    if state.pins.shape[1] > 0:
+        add_of_rows(reduced, constraints.pin_rows, state.pins[i], 1.0)
         pinned = -constraints.targets[constraints.group_of_child[i]]
         add_to_rows(pinned, constraints.pin_rows, x, 1.0)
         primal = max(primal, largest_of(pinned))
-        gap += np.dot(multipliers.pins[i], pinned)
-    for t in range(row_of_type.size):
+        gap += np.dot(state.pins[i], pinned)
+    for t in range(state.bound.shape[1]):
         start, stop = constraints.type_starts[t], constraints.type_starts[t + 1]
         lower, upper = constraints.lower[i, t], constraints.upper[i, t]
         held = 0.0
         for j in range(start, stop):
             held += x[j]
-        if row_of_type[t] >= 0:
-            multiplier = multipliers.bounds[i, t]
+        if state.row_of_type[i, t] >= 0:
+            multiplier = state.bounds[i, t]
             reduced[start:stop] += multiplier
-            held -= lower if guess.bound[i, t] < 0 else upper
+            held -= lower if state.bound[i, t] < 0 else upper
             primal = max(primal, abs(held))
             gap += multiplier * held
             if lower < upper:
-                signed = multiplier * guess.bound[i, t]
+                signed = multiplier * state.bound[i, t]
                 dual = max(dual, -signed)
                 if signed < -tolerances.signs:
-                    guess.bound[i, t] = 0
+                    state.bound[i, t] = 0
                     changes += 1
             continue
         primal = max(primal, lower - held, held - upper)
         if held < lower - tolerances.sums:
-            guess.bound[i, t] = -1
+            state.bound[i, t] = -1
             changes += 1
         elif held > upper + tolerances.sums:
-            guess.bound[i, t] = 1
+            state.bound[i, t] = 1
             changes += 1
     for j in range(x.size):
-        if guess.free[i, j]:
+        if state.free[i, j]:
             dual = max(dual, abs(reduced[j]))
             primal = max(primal, -x[j])
             if x[j] < -tolerances.cells:
-                guess.free[i, j] = False
+                state.free[i, j] = False
                 changes += 1
         elif constraints.allowed[i, j]:
             dual = max(dual, -reduced[j])
             if reduced[j] < -tolerances.signs:
-                guess.free[i, j] = True
+                state.free[i, j] = True
                 changes += 1
     return changes, primal, dual, gap
 
@@ -386,7 +403,6 @@ def _iterate(
     quadratic: Quadratic,
     constraints: Constraints,
     x: np.ndarray,
-    softness: float,
     max_iterations: int,
     is_polished: bool,
 ) -> tuple[int, bool, float, float, float]:
@@ -395,23 +411,17 @@ def _iterate(
     types, every = np.repeat(np.arange(n_types), np.diff(constraints.type_starts)), np.arange(k)
     sums = shared_sums(constraints)
     n_shared = sums.size
-    shared_give, pin_give, type_give = softness_of_rows(quadratic, constraints, softness)
+    shared_give, pin_give, type_give = softness_of_rows(quadratic, constraints)
     own_give = (pin_give, type_give)
-    size, slope_size = _sizes(quadratic, constraints, x)
+    size, slope_size = sizes(quadratic, constraints, x)
     tolerances = _Tolerances(
         1e-10 + 1e-13 * size, 1e-9 + 1e-14 * size, 1e-11 * slope_size, 1e-13 * slope_size
     )
-    guess = _first_guess(constraints, x)
-    y, pin_y, bound_y = np.zeros(n_shared), np.zeros((c, n_pins)), np.zeros((c, n_types))
+    state = _first_state(constraints, x)
     # Written by these names: numba 0.68 loses writes through a record made in the same function.
-    multipliers = _Multipliers(pin_y, bound_y)
-    # Free cells, own rows, system and gradient of each child, out of date where it is stale.
+    y, pin_y, bound_y = np.zeros(n_shared), state.pins, state.bounds
+    # A child whose guess has changed needs its rows, system and gradient anew.
     is_stale = np.ones(c, dtype=np.bool_)
-    cells, n_free = np.empty((c, k), dtype=np.int64), np.zeros(c, dtype=np.int64)
-    n_labels = constraints.pin_rows.shape[0] if n_pins > 0 else 0
-    own = np.empty((c, n_labels + 1, k), dtype=np.int64)
-    row_of_type = np.full((c, n_types), -1, dtype=np.int64)
-    n_rows = np.zeros(c, dtype=np.int64)
     systems = [(np.zeros((0, 0)), np.zeros((0, 0)), np.zeros((0, 0))) for _ in range(c)]
     slope, scratch = np.empty((c, k)), np.empty(quadratic.answers.shape[1])
     factor = np.zeros((n_shared, n_shared))
@@ -423,23 +433,9 @@ def _iterate(
         for i in range(c):
             if is_stale[i]:
                 is_new = True
-                n_free[i] = 0
-                for j in range(k):
-                    if guess.free[i, j]:
-                        cells[i, n_free[i]] = j
-                        n_free[i] += 1
-                    else:
-                        x[i, j] = 0.0
+                _follow_guess(constraints, state, types, i, x[i])
                 slope_of(quadratic, i, x[i], scratch, slope[i])
-                n_rows[i] = _set_own_rows(
-                    constraints,
-                    cells[i, : n_free[i]],
-                    types,
-                    guess.bound[i],
-                    own[i],
-                    row_of_type[i],
-                )
-            entries += n_free[i] * n_free[i]
+            entries += state.n_free[i] * state.n_free[i]
         is_kept = entries <= MOST_ENTRIES
         if is_new:
             factor = np.diag(shared_give)
@@ -454,22 +450,12 @@ def _iterate(
                 if not np.isfinite(y).all():
                     return iteration, False, primal, dual, gap
             for i in range(c):
-                free = cells[i, : n_free[i]]
+                free = state.cells[i, : state.n_free[i]]
                 here = x[i][free]
-                miss, soft = _misses(
-                    constraints,
-                    multipliers,
-                    own_give,
-                    i,
-                    own[i],
-                    row_of_type[i],
-                    n_rows[i],
-                    guess.bound[i],
-                    here,
-                )
+                miss, soft = _misses(constraints, state, own_give, i, here)
                 if (sweep == 0 and is_stale[i]) or not is_kept:
                     inverse = inverse_of_child(quadratic, i, free, np.zeros(here.size))
-                    system = eliminate(inverse, own[i], soft)
+                    system = eliminate(inverse, state.rows[i], soft)
                     if is_kept:
                         systems[i] = system
                 else:
@@ -488,7 +474,7 @@ def _iterate(
                 step, multiplier = step_of_child(system, force, miss)
                 pin_y[i] = multiplier[:n_pins]
                 for t in range(n_types):
-                    r = row_of_type[i, t]
+                    r = state.row_of_type[i, t]
                     bound_y[i, t] = multiplier[r] if r >= 0 else 0.0
                 here += step
                 x[i][free] = here
@@ -496,9 +482,7 @@ def _iterate(
                 slope_of(quadratic, i, x[i], scratch, slope[i])
                 reduced[:] = -slope[i]
                 add_of_rows(reduced, shared_rows(constraints, i, every), y, 1.0)
-                judged = _judge(
-                    constraints, guess, multipliers, tolerances, i, row_of_type[i], x[i], reduced
-                )
+                judged = _judge(constraints, state, tolerances, i, x[i], reduced)
                 is_stale[i] = judged[0] > 0
                 changes += judged[0]
                 primal, dual = max(primal, judged[1]), max(dual, judged[2])
@@ -535,7 +519,7 @@ def solve(
     """
     x = start.copy()
     iterations, converged, primal, dual, gap = _iterate(
-        quadratic, constraints, x, SOFTNESS, max_iterations, is_polished
+        quadratic, constraints, x, max_iterations, is_polished
     )
     x, status = np.maximum(x, 0.0), SolveStatus.OPTIMAL if converged else SolveStatus.LIMIT
     return x, SolveRecord(

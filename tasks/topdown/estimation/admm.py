@@ -43,31 +43,6 @@ NOISE_PENALTY = 3.0
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _project_bounded_sum(
-    values: np.ndarray,
-    weight: np.ndarray,
-    low: float,
-    high: float,
-    allowed: np.ndarray,
-    out: np.ndarray,
-) -> None:
-    """Nearest point of {z >= 0, low <= sum z <= high, z = 0 where not allowed} in the norm that
-    weighs squares by `weight`.
-    """
-    positive = 0.0
-    for j in range(values.size):
-        out[j] = values[j] if allowed[j] and values[j] > 0.0 else 0.0
-        positive += out[j]
-    if low <= positive <= high:
-        return
-    out[:] = np.where(allowed, values, 0.0)
-    left = np.empty(values.size, dtype=np.int64)
-    project_to_sum(out, allowed / weight, high if positive > high else low, left)
-    for j in range(values.size):
-        out[j] = max(out[j], 0.0)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
 def _own_answers(quadratic: Quadratic, k: int) -> tuple[np.ndarray, float]:
     """Mean noisy answer of every cell (c, k) by queries that distinguish all cells, and its weight;
     zero without such queries.
@@ -236,20 +211,23 @@ def _meet_pins(
 def _project(
     values: np.ndarray, penalty: np.ndarray, constraints: Constraints, z: np.ndarray
 ) -> None:
-    """Write the nearest points that meet the inequalities to z (c, k)."""
+    """Write the points that meet the inequalities and are nearest in the norm that weighs squares
+    by `penalty` (k,) to z (c, k)."""
     starts = constraints.type_starts
     for i in range(values.shape[0]):
         for t in range(starts.size - 1):
-            first, last = starts[t], starts[t + 1]
-            if first < last:
-                _project_bounded_sum(
-                    values[i, first:last],
-                    penalty[first:last],
-                    constraints.lower[i, t],
-                    constraints.upper[i, t],
-                    constraints.allowed[i, first:last],
-                    z[i, first:last],
-                )
+            own = slice(starts[t], starts[t + 1])
+            allowed, wish, out = constraints.allowed[i, own], values[i, own], z[i, own]
+            low, high, positive = constraints.lower[i, t], constraints.upper[i, t], 0.0
+            for j in range(out.size):
+                out[j] = wish[j] if allowed[j] and wish[j] > 0.0 else 0.0
+                positive += out[j]
+            if out.size > 0 and not low <= positive <= high:
+                out[:] = np.where(allowed, wish, 0.0)
+                left, total = np.empty(out.size, dtype=np.int64), high if positive > high else low
+                project_to_sum(out, allowed / penalty[own], total, left)
+                for j in range(out.size):
+                    out[j] = max(out[j], 0.0)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -104,16 +104,6 @@ def gather(rows: Rows, of_children: np.ndarray, out: np.ndarray) -> None:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def add_of_rows(rows: Rows, dense: np.ndarray, out: np.ndarray) -> None:
-    """Add R' times `dense` (r, c) to `out` (k, c)."""
-    start, row, weight = rows.start, rows.row, rows.weight
-    for j in range(start.size - 1):
-        for e in range(start[j], start[j + 1]):
-            for i in range(out.shape[1]):
-                out[j, i] += weight[e] * dense[row[e], i]
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
 def add_to_rows(rows: Rows, x: np.ndarray, out: np.ndarray) -> None:
     """Add R times the cells `x` (k, c) to `out` (r, c)."""
     start, row, weight = rows.start, rows.row, rows.weight

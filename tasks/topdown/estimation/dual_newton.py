@@ -44,7 +44,6 @@ cell.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -57,7 +56,6 @@ from .active_set import n_own_pins
 from .dual_kernels import (
     Round,
     Rows,
-    add_of_rows,
     add_to_rows,
     conjugate_gradients,
     gather,
@@ -69,7 +67,7 @@ from .dual_kernels import (
     write_cells,
 )
 from .problem import NO_BOUND, SiblingProblem, SolveRecord, numbered, sum_rows
-from .quadratic import Constraints
+from .quadratic import Constraints, Quadratic
 
 LARGEST_GAMMA, FIRST_GAMMA, LEAST_GAMMA = 1.0, 0.1, 1e-3
 """Gamma of the rounds, relative to the precision of a row: it falls after rounds that were easy,
@@ -94,17 +92,16 @@ STALE = 40
 """Iterations of a linear system after which its preconditioner is made anew."""
 
 
-@dataclass(frozen=True, eq=False)
-class DualProblem:
+class DualProblem(NamedTuple):
     """A pass in the form for this method; cells come first, children second.
 
-    parent : (k,) X, or None at the root. allowed, fill : (k, c) where x may be positive, and f.
+    parent : (k,) X, empty at the root. allowed, fill : (k, c) where x may be positive, and f.
     own, aim : (k, c) precision and mean of the answers that count the cell alone, 0 without any.
     scale : (c,) the children's precisions, relative to the largest.
     """
 
     rows: Rows
-    parent: np.ndarray | None
+    parent: np.ndarray
     allowed: np.ndarray
     fill: np.ndarray
     own: np.ndarray
@@ -114,58 +111,23 @@ class DualProblem:
 
 def solve(problem: DualProblem) -> tuple[np.ndarray, SolveRecord]:
     """Cells (c, k) that solve the problem of the module's docstring, and the record of the solve
-    without the violation of constraints; stops by iterations, never by clock.
+    without the violation of constraints, its residual and gap absolute; stops by iterations, never
+    by clock.
     """
     fill = np.where(problem.allowed, problem.fill, 0.0)
     least = LEAST_FILL * float(fill.sum()) / max(int(problem.allowed.sum()), 1)
     ease = np.maximum(fill, max(least, 1e-9)) / problem.scale
     is_own = problem.own > 0.0
     ease = np.divide(1.0, problem.own, out=ease, where=is_own)
-    size = float(np.abs(problem.rows.target).max(initial=1.0))
-    parent = np.zeros(0)
-    if problem.parent is not None:
-        parent = problem.parent.astype(np.float64)
-        size = max(size, float(parent.max(initial=1.0)))
-    centre, iterations, converged, dual, gap = _rounds(
-        problem.rows,
-        parent,
-        problem.allowed,
-        np.where(is_own, problem.aim, fill),
-        ease,
-        is_own,
-        _largest_slope(problem),
-        size,
-    )
-    return np.ascontiguousarray(centre.T), SolveRecord(
+    centre = np.where(is_own, problem.aim, fill)
+    x, iterations, converged, dual, gap = _rounds(problem, centre, ease, is_own)
+    return np.ascontiguousarray(x.T), SolveRecord(
         solver="dual newton",
         status=SolveStatus.OPTIMAL if converged else SolveStatus.LIMIT,
         iterations=iterations,
         dual_residual=dual,
-        objective_gap=gap / (1.0 + _objective(problem, centre)),
+        objective_gap=gap,
     )
-
-
-def _objective(problem: DualProblem, x: np.ndarray) -> float:
-    """Half the weighted squared distance to the noisy answers, at x (k, c)."""
-    rows = problem.rows
-    sums = np.zeros(rows.place.shape)
-    add_to_rows(rows, x, sums)
-    measured = rows.give > 0.0
-    of_rows = np.empty(rows.target.size)
-    gather(rows, sums, of_rows)
-    off = (of_rows - rows.target)[measured]
-    of_cells = problem.own * np.square(x - problem.aim)
-    return float(0.5 * ((off * off / rows.give[measured]).sum() + of_cells.sum()))
-
-
-def _largest_slope(problem: DualProblem) -> float:
-    """Largest slope of the objective at zero, over the cells."""
-    rows = problem.rows
-    pull = np.divide(rows.target, rows.give, out=np.zeros(rows.give.size), where=rows.give > 0.0)
-    slope, of_children = problem.own * problem.aim, np.empty(rows.place.shape)
-    spread(rows, pull, of_children)
-    add_of_rows(rows, of_children, slope)
-    return max(float(np.abs(slope).max(initial=0.0)), 1e-300)
 
 
 class _Point(NamedTuple):
@@ -181,19 +143,13 @@ class _Point(NamedTuple):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _rounds(
-    rows: Rows,
-    parent: np.ndarray,
-    allowed: np.ndarray,
-    fill: np.ndarray,
-    ease: np.ndarray,
-    is_own: np.ndarray,
-    slope_size: float,
-    size: float,
+    problem: DualProblem, fill: np.ndarray, ease: np.ndarray, is_own: np.ndarray
 ) -> tuple[np.ndarray, int, bool, float, float]:
     """All rounds, from the centre `fill` (k, c): the last cells, the number of Newton's steps,
-    whether they stay, the largest violation of stationarity, relative to the largest slope, and a
-    bound on the suboptimality. Where `is_own` (k, c) centre and ease come from a cell's own
-    answers, in every round. `slope_size` and `size` are the largest slope and count."""
+    whether they stay, the largest violation of stationarity, and a bound on the suboptimality.
+    Where `is_own` (k, c) centre and ease come from a cell's own answers, in every round."""
+    rows, parent, allowed = problem.rows, problem.parent, problem.allowed
+    size = max(1.0, largest_of(rows.target), largest_of(parent))
     n = rows.target.size
     is_held = rows.give == 0.0
     give = np.where(is_held, SOFTNESS, rows.give)
@@ -224,7 +180,7 @@ def _rounds(
         slope = moved / one.ease.ravel()
         miss = np.where(is_held, SOFTNESS * np.abs(y - held), 0.0)
         off_slack = np.abs(at.slack - slack)
-        dual = max(largest_of(slope), largest_of(off_slack) * gamma) / slope_size
+        dual = max(largest_of(slope), largest_of(off_slack) * gamma)
         gap = pairwise_sum(slope * x) + pairwise_sum(np.abs(y) * miss)
         gap += pairwise_sum(off_slack * gamma * np.abs(at.slack))
         centre, slack, held = np.where(is_own, centre, at.x), at.slack, y
@@ -343,17 +299,14 @@ LEAST_ANSWER = 0.5
 
 
 def dual_problem(
-    problem: SiblingProblem,
-    asked: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]],
-    constraints: Constraints,
-    scale: np.ndarray,
+    problem: SiblingProblem, quadratic: Quadratic, constraints: Constraints
 ) -> DualProblem:
-    """A pass in the form for `dual_newton`.
-
-    asked : of each query the row that counts each cell (k,), the children's noisy answers (c, R)
-    and their precisions (c,). scale : (c,) see `DualProblem`.
-    """
+    """A pass in the form for `dual_newton`."""
     c, k = problem.n_children, problem.cells.size
+    precisions = quadratic.scale * quadratic.weights[quadratic.profile].T
+    rows_of_cells = quadratic.labels - quadratic.starts[:-1, None]
+    parts = np.split(quadratic.answers, quadratic.starts[1:-1], axis=1)
+    asked = list(zip(rows_of_cells, parts, precisions, strict=True))
     blocks: list[_Block] = []
     allowed = np.ascontiguousarray(constraints.allowed.T)
     own, pull = np.zeros((k, c)), np.zeros((k, c))
@@ -387,7 +340,8 @@ def dual_problem(
     margins = [(row, answers) for row, answers, _ in asked]
     totals = _totals(constraints, margins)
     fill = proportional_fill(problem.parent_counts, totals, allowed, margins)
-    return DualProblem(_stacked(blocks), problem.parent_counts, allowed, fill, own, aim, scale)
+    parent = constraints.parent if constraints.has_parent else np.zeros(0)
+    return DualProblem(_stacked(blocks), parent, allowed, fill, own, aim, quadratic.scale)
 
 
 def _totals(

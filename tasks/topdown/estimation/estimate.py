@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -21,23 +21,18 @@ from ...answers.noisy import (
     read_demanded,
     read_measurements,
 )
-from ...census.queries import MarginalQuery, Schema, incidence, marginal_query
+from ...census.queries import MarginalQuery, Schema, marginal_query
 from ...runs.errors import InputRefused
 from ...runs.stamps import write_parquet
 from ..measurement.measure import demanded_rows
-from ..measurement.public_answers import (
-    geounits_to_units,
-    held_invariants,
-    read_implied_types,
-    shard_units,
-)
-from ..paths import constraints_file, demanded_file, solves_file
+from ..measurement.public_answers import geounits_to_units
+from ..paths import demanded_file, solves_file
 from ..spine.files import Family, RunUniverse, Shard, families_of_shard, shards_of
 from ..workload.budget import Budget
 from .exact_weights import ExactWeights
 from .parent import Passes, estimate_children
 from .problem import Measurements, QueryMeasurement, SiblingProblem, SolveRecord
-from .shard_constraints import ExactTypes, ShardConstraints
+from .shard_constraints import ShardConstraints
 from .siblings import Companions, Siblings, accompany, avoid_ghosts
 
 Answers = TypeVar("Answers")
@@ -47,65 +42,40 @@ Answers = TypeVar("Answers")
 class ShardInput:
     """Input for estimating a shard of a universe, except the parents' estimates.
 
-    geocode : (n,) geocodes of the shard's geounits.
-    measured : their answers by query, noisy or otherwise, that the passes get.
+    measured : the geounits' answers by query, noisy or otherwise, that the passes get.
     demanded : answers of a universe measured on demand, whose `measured` is empty.
     companions : the condition on records that must be accompanied, if there is one.
     """
 
     universe: RunUniverse
     shard: Shard
-    geocode: np.ndarray
     constraints: ShardConstraints
     measured: Mapping[str, QueryMeasurement]
     demanded: Mapping[str, DemandedMeasurement]
     companions: Companions | None = None
 
     @classmethod
-    def read(
-        cls,
-        universe: RunUniverse,
-        shard: Shard,
-        *,
-        measured: Mapping[str, QueryMeasurement] | None = None,
-        with_held: bool = True,
-    ) -> ShardInput:
-        """From published measurements, which `measured` replaces, and constraints; nothing
-        confidential.
-
-        Without `with_held`, constraints are facts of the people alone, excluding answers fixed by
-        an earlier release, since they have that release's noise, and limits that follow from
-        another universe's release.
-        """
-        schema, budget, declared = universe.schema, universe.budget, universe.declared
-        geocode = universe.spine.geolevel(shard.geolevel).geocode[shard.start : shard.stop]
+    def read(cls, universe: RunUniverse, shard: Shard) -> ShardInput:
+        """From published measurements and constraints; nothing confidential."""
+        schema, budget = universe.schema, universe.budget
+        constraints = ShardConstraints(universe, shard)
         place = universe.name, shard.geolevel, shard.name
+        measured: Mapping[str, QueryMeasurement] = {}
         demanded: Mapping[str, DemandedMeasurement] = {}
-        if measured is None and universe.settings.is_on_demand(universe.name):
+        if universe.settings.is_on_demand(universe.name):
             path = demanded_file(universe.run, *place)
             demanded = {
                 query.name: DemandedMeasurement(query, own, precisions(budget, own), path)
-                for query, own in by_query(read_demanded(path, geocode), schema)
+                for query, own in by_query(read_demanded(path, constraints.geocode), schema)
             }
-        elif measured is None:
-            answered = read_measurements(universe.run.dpqueries(*place), geocode)
+        else:
+            answered = read_measurements(universe.run.dpqueries(*place), constraints.geocode)
             measured = {
                 query.name: QueryMeasurement(query, own.values, precisions(budget, own))
                 for query, own in by_query(answered, schema)
             }
-        if not with_held:
-            declared = replace(declared, held=(), agreements=(), accompanied=None)
-        units = shard_units(universe, shard)
-        held = ShardConstraints(
-            constraints_file(universe.run, *place),
-            schema,
-            held_invariants(declared, units),
-            geocode,
-            units,
-            _exact_types(universe, shard) if declared.held else None,
-        )
-        companions = _companions(universe, shard) if declared.accompanied else None
-        return cls(universe, shard, geocode, held, measured or {}, demanded, companions)
+        companions = _companions(universe, shard) if universe.declared.accompanied else None
+        return cls(universe, shard, constraints, measured, demanded, companions)
 
     def families(self) -> Iterator[Family]:
         """The shard's families, in order; see `families_of_shard`."""
@@ -140,8 +110,7 @@ class ShardInput:
         records: list[SolveRecord] = []
         rows, cells, counts = [], [], []
         for family in self.families() if families is None else families:
-            children = self.geocode[family.start : family.stop]
-            problem = _problem(family, children, self.constraints)
+            problem = _problem(family, self.constraints)
             measured = {name: own.of_family(family) for name, own in self.measured.items()}
             measured |= {name: own.of_family(family) for name, own in self.demanded.items()}
             estimate, solves = estimate_children(
@@ -157,7 +126,7 @@ class ShardInput:
             counts.append(estimate[row, column])
         estimates = sparse.csr_array(
             (np.concatenate(counts), (np.concatenate(rows), np.concatenate(cells))),
-            shape=(len(self.geocode), self.universe.schema.n_cells),
+            shape=(len(self.constraints.geocode), self.universe.schema.n_cells),
             dtype=np.int64,
         )
         self.write(estimates, records)
@@ -191,38 +160,24 @@ class ShardInput:
         if records:
             solves = pa.Table.from_pylist([vars(record) for record in records])
             write_parquet(solves_file(run, *place), solves, compression="zstd")
-        write_estimates(run.estimates(*place), self.geocode, estimates)
+        write_estimates(run.estimates(*place), self.constraints.geocode, estimates)
 
 
-def _problem(family: Family, geocode: np.ndarray, constraints: ShardConstraints) -> SiblingProblem:
+def _problem(family: Family, constraints: ShardConstraints) -> SiblingProblem:
     """Constraints on the children of a parent."""
     type_of_cell = constraints.type_of_cell
     order = np.lexsort((family.support, type_of_cell[family.support]))
     support = family.support[order].astype(np.int64)
-    group, totals = constraints.totals(family.start, family.stop)
     return SiblingProblem(
-        geocode,
+        constraints.geocode[family.start : family.stop],
         support,
         type_of_cell[support],
         None if family.counts is None else family.counts[order],
         constraints.lower[family.start : family.stop],
         constraints.upper[family.start : family.stop],
-        group,
-        totals,
+        constraints.totals(family.start, family.stop),
         constraints.linear_rows(family.start, family.stop, support),
     )
-
-
-def _exact_types(universe: RunUniverse, shard: Shard) -> ExactTypes | None:
-    """The types that held answers and bounds settle, with the answers of a shard's geounits."""
-    implied = read_implied_types(universe)
-    if implied is None:
-        return None
-    (label, answers), spine = implied, universe.spine
-    blocks = spine.blocks_below(shard.geolevel, shard.start, shard.stop)
-    geounit = spine.ancestors(shard.geolevel, blocks) - shard.start
-    into = incidence(geounit, shard.stop - shard.start)
-    return ExactTypes(label, (into @ answers[spine.block_row[blocks]]).toarray())
 
 
 def _companions(universe: RunUniverse, shard: Shard) -> Companions | None:

@@ -68,29 +68,30 @@ SHAPE = (2, SCHEMA.n_cells)
 
 def active_sets() -> None:
     """The alternating direction method and the active-set method."""
-    _pass_problem().solve()
+    PassProblem.build(*_siblings(), Pins()).solve()
 
 
 def newton_steps() -> None:
     """Newton's method on the rows' multipliers, which hard problems and wide ones need."""
-    _pass_problem().solve_by_rows()
+    PassProblem.build(*_siblings(), Pins()).solve_by_rows()
 
 
 def flows() -> None:
     """The rounder's network flow."""
-    problem, _ = _siblings()
-    round_by_flow(RoundingPass(problem, np.full(SHAPE, 1.5), _labels()))
+    problem, _, labels = _siblings()
+    round_by_flow(RoundingPass(problem, np.full(SHAPE, 1.5), labels))
 
 
 def exchanges() -> None:
     """The exchange after the rounder."""
-    problem, _ = _siblings()
+    problem, _, labels = _siblings()
     x = np.array([[2, 1], [1, 2]], dtype=np.int64)
-    exchange_records(problem, np.full(SHAPE, 1.5), x, _labels()[:1], _labels())
+    exchange_records(problem, np.full(SHAPE, 1.5), x, labels[:1], labels)
 
 
-def _siblings() -> tuple[SiblingProblem, list[QueryMeasurement]]:
-    """Two children of a parent with three records in every cell, and noisy answers."""
+def _siblings() -> tuple[SiblingProblem, list[QueryMeasurement], list[np.ndarray]]:
+    """Two children of a parent with three records in every cell, noisy answers, and the row of each
+    cell in them."""
     measured = [
         QueryMeasurement(query, np.full((2, query.n_rows), 3, dtype=np.int64), np.ones(2))
         for query in (marginal_query(SCHEMA, name) for name in QUERIES)
@@ -98,17 +99,8 @@ def _siblings() -> tuple[SiblingProblem, list[QueryMeasurement]]:
     cells = np.arange(SCHEMA.n_cells)
     low, high = (np.full((2, 1), bound, dtype=np.int64) for bound in (0, NO_BOUND))
     counts = np.full(SCHEMA.n_cells, 3, dtype=np.int64)
-    return SiblingProblem(("0", "1"), cells, np.zeros_like(cells), counts, low, high), measured
-
-
-def _labels() -> list[np.ndarray]:
-    problem, measured = _siblings()
-    return [rows_on_support(asked.query, problem.cells) for asked in measured]
-
-
-def _pass_problem() -> PassProblem:
-    problem, measured = _siblings()
-    return PassProblem.build(problem, measured, _labels(), Pins())
+    problem = SiblingProblem(("0", "1"), cells, np.zeros_like(cells), counts, low, high)
+    return problem, measured, [rows_on_support(asked.query, cells) for asked in measured]
 
 
 CALLS = {

@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -71,11 +71,11 @@ class SolveSize:
     geolevel: str
     cells: int
     children: int
-    rows: int
-    is_known: bool
-    solver: str
-    n_bytes: int
-    seconds: float
+    rows: int = 0
+    is_known: bool = False
+    solver: str = "none"
+    n_bytes: int = 0
+    seconds: float = 0.0
 
     def sentence(self) -> str:
         """The size in words.
@@ -155,25 +155,23 @@ def largest_solve(
     Without a spine the first solve alone is known.
     """
     cells, budget = fewest_cells(settings, universe), settings.budget_of(universe)
-    if settings.blocks_only:
-        last = list(budget.geolevel_shares)[-1]
-        is_known = not settings.compiled_census.universes[universe].bounds
-        return _largest_pass(settings, universe, last, cells, 1, is_known)
+    census, shares = settings.compiled_census, budget.geolevel_shares
     # Measured or not, a declared root is above the geolevels that have a share.
-    shares = budget.geolevel_shares
-    root = next(iter(shares if settings.has_block_rules else settings.compiled_census.geolevels))
-    families = [(root, cells, 1)]
-    if spine is not None:
+    root = next(iter(shares if settings.has_block_rules else census.geolevels))
+    families = [(root, cells, 1, True)]
+    if settings.blocks_only:
+        families = [([*shares][-1], cells, 1, not census.universes[universe].bounds)]
+    elif spine is not None:
         below = cells if records is None else min(cells, records)
-        families = [(spine.names[0], cells, len(spine.geolevels[0]))]
+        families = [(spine.names[0], cells, len(spine.geolevels[0]), True)]
         families += [
-            (level.name, below, n)
+            (level.name, below, n, False)
             for level in spine.geolevels[1:]
             if (n := int(np.bincount(level.parent).max(initial=0))) > 1
         ]
     sizes = [
-        _largest_pass(settings, universe, name, k, n, place == 0)
-        for place, (name, k, n) in enumerate(families)
+        _largest_pass(settings, universe, SolveSize(name, k, n, is_known=is_known))
+        for place, (name, k, n, is_known) in enumerate(families)
         if budget.query_shares.get(name) or place == 0
     ]
     return max(sizes, key=lambda size: size.n_bytes)
@@ -194,20 +192,12 @@ def _box(schema: Schema, where: dict) -> int:
     return math.prod(len(chosen[name]) if name in chosen else size for name, size in sizes)
 
 
-def _largest_pass(
-    settings: TopdownSettings,
-    universe: str,
-    geolevel: str,
-    cells: int,
-    children: int,
-    is_known: bool,
-) -> SolveSize:
+def _largest_pass(settings: TopdownSettings, universe: str, family: SolveSize) -> SolveSize:
     """The pass of a family that takes most memory; all but the last are solved on classes."""
-    nothing = SolveSize(geolevel, cells, children, 0, is_known, "none", 0, 0.0)
-    schema = settings.schema_of(universe)
+    schema, geolevel = settings.schema_of(universe), family.geolevel
     measured = settings.budget_of(universe).query_shares.get(geolevel)
     if not measured:
-        return nothing
+        return family
     passes = settings.passes_of(universe, geolevel)
     # Only passes that interleave are as many of the least squares as of the rounder.
     chains = passes.rounder if passes.interleaved else [()] * len(passes.least_squares)
@@ -219,42 +209,32 @@ def _largest_pass(
     has_rows = bool(settings.compiled_census.universes[universe].relations)
     is_last = geolevel == list(settings.budget_of(universe).geolevel_shares)[-1]
     is_weighed = settings.run.estimator == "full_information" and not has_rows and not is_last
-    sizes, so_far = [], list[MarginalQuery]()
+    sizes, so_far, children = [], list[MarginalQuery](), family.children
     for number, (queries, chain) in enumerate(asked, 1):
         so_far += [*queries, *(marginal_query(schema, name) for name in chain)]
-        k = cells if number == len(asked) else min(cells, n_classes(so_far))
-        rows = sum(min(query.n_rows, k) for query in queries)
-        solver = "active set" if is_weighed else _solver(queries, k, has_rows)
-        n_bytes = _n_bytes(solver, k, children, len(queries), rows)
-        n_bytes += 8 * is_weighed * WEIGHED * k**2
-        seconds = (ROOT_SECONDS if is_known else SECONDS) * k * children * len(queries)
-        if solver == "active set":
+        k = family.cells if number == len(asked) else min(family.cells, n_classes(so_far))
+        rows = [min(query.n_rows, k) for query in queries]
+        numbers = k * (PER_CELL + PER_QUERY * len(queries)) + k * children * PER_CHILD
+        # The solver that `least_squares.PassProblem` chooses for the pass.
+        if not is_weighed and (has_rows or is_wide(k, max(rows))):
+            solver = "dual newton"
+            numbers += min(children * min(sum(rows), k) ** 2, BLOCK_ENTRIES)
+            seconds = ROOT_SECONDS if family.is_known else SECONDS
+            seconds *= k * children * len(queries)
+        else:
+            solver = "active set"
+            numbers += children * k**2 + is_weighed * WEIGHED * k**2
             seconds = DENSE_SECONDS * children * k**3
-        sizes.append(
-            SolveSize(geolevel, k, children, rows, is_known, solver, n_bytes, float(seconds))
-        )
-    return max(sizes, key=lambda size: size.n_bytes, default=nothing)
+        n_bytes, n_rows = int(8 * numbers), sum(rows)
+        one = replace(family, cells=k, rows=n_rows, n_bytes=n_bytes)
+        sizes.append(replace(one, solver=solver, seconds=seconds))
+    return max(sizes, key=lambda size: size.n_bytes, default=family)
 
 
 def n_classes(queries: Sequence[MarginalQuery]) -> int:
     """Number of classes of cells that some query distinguishes: a product over the attributes."""
     of_attributes = zip(*(query.factors for query in queries), strict=True)
     return math.prod(len(set(zip(*factors, strict=True))) for factors in of_attributes)
-
-
-def _solver(queries: Sequence[MarginalQuery], cells: int, has_rows: bool) -> str:
-    """Solver that `least_squares.PassProblem` chooses for a pass."""
-    most_rows = max(min(query.n_rows, cells) for query in queries)
-    return "dual newton" if has_rows or is_wide(cells, most_rows) else "active set"
-
-
-def _n_bytes(solver: str, cells: int, children: int, queries: int, rows: int) -> int:
-    numbers = cells * (PER_CELL + PER_QUERY * queries) + cells * children * PER_CHILD
-    if solver == "dual newton":
-        numbers += min(children * min(rows, cells) ** 2, BLOCK_ENTRIES)
-    if solver == "active set":
-        numbers += children * cells**2
-    return int(8 * numbers)
 
 
 def size_in_words(universe: str, size: SolveSize) -> Iterator[Block]:

@@ -28,11 +28,11 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from ...census.queries import MarginalQuery
+from ...census.queries import MarginalQuery, incidence
 from ...solvers.highs import HighsResult, LinearProgram, SolveStatus
 from . import active_set, admm, dual_newton
-from .active_set import n_own_pins
-from .dual_newton import DualProblem, dual_problem
+from .active_set import n_own_pins, sizes
+from .dual_newton import dual_problem
 from .exact_weights import ExactWeights
 from .problem import (
     NO_BOUND,
@@ -43,18 +43,11 @@ from .problem import (
     SolveRecord,
     add_constraints,
     is_refined,
+    rows_by_child,
     rows_on_support,
     sum_rows,
 )
-from .quadratic import (
-    MANY_UNTOLD,
-    Constraints,
-    InverseCovariance,
-    Quadratic,
-    factor,
-    is_wide,
-    squared_distance,
-)
+from .quadratic import Constraints, InverseCovariance, Quadratic, factor, is_wide, squared_distance
 
 TOLERANCE = 1e-6
 """Largest distance, in records, between an estimate and the constraints it must meet."""
@@ -148,28 +141,20 @@ def profiles(precision: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]
 class PassProblem:
     """One pass in matrix form.
 
-    answers : (c, n) the noisy answers of all queries side by side, rows that meet the support.
-    labels : (n_queries, k) column of `answers` that each cell is counted in.
-    starts : (n_queries + 1,) where the columns of each query begin.
-    weights : (m, n_queries) weight of each query, one row for every distinct combination.
-    profile, scale : (c,) row of `weights` and factor of each child; the precision of query q at
-        child i is scale[i] * weights[profile[i], q], up to a common factor.
+    quadratic : the objective, of the rows that meet the support; the precision of query q at child
+        i is scale[i] * weights[profile[i], q], up to a common factor. Without the matrices of rows
+        by rows where they are too large, or there are linear rows.
     constraints : whose pins are the margins of earlier passes, of which each implies the total,
         else the groups' totals.
     is_pinned : whether the pins are margins of earlier passes.
-    covariance : the objective instead of the distance to answers, if not empty.
+    is_wide : whether there are too many cells for matrices of cells by cells.
     """
 
     problem: SiblingProblem
-    answers: np.ndarray
-    labels: np.ndarray
-    starts: np.ndarray
-    weights: np.ndarray
-    profile: np.ndarray
-    scale: np.ndarray
+    quadratic: Quadratic
     constraints: Constraints
     is_pinned: bool
-    covariance: InverseCovariance
+    is_wide: bool
 
     @classmethod
     def build(
@@ -205,18 +190,15 @@ class PassProblem:
         weights, profile, scale = profiles(np.array([m.precision for m in asked], dtype=float))
         if covariance is not None:
             scale = covariance.scales()
-        return cls(
-            problem,
-            answers,
-            columns,
-            starts,
-            weights,
-            profile,
-            scale,
-            constraints,
-            bool(pins.labels),
+        wide = covariance is None and is_wide(k, int(np.diff(starts).max(initial=0)))
+        n_factored = 0 if wide or problem.rows else len(asked)
+        factored = np.ascontiguousarray(weights[:, :n_factored])
+        quadratic = Quadratic(
+            *(answers, columns, starts, weights, profile, scale),
+            *factor(columns[:n_factored], starts[: n_factored + 1], factored),
             covariance or InverseCovariance.none(),
         )
+        return cls(problem, quadratic, constraints, bool(pins.labels), wide)
 
     def objective(self, x: np.ndarray) -> float:
         """Half the precision-weighted squared distance of `x` (c, k) to the noisy answers."""
@@ -242,7 +224,7 @@ class PassProblem:
             spent += record.iterations
             if self._is_accepted(record):
                 return x, replace(record, iterations=spent)
-        if not self.covariance.rest.size:
+        if not self.quadratic.covariance.rest.size:
             x, record = self.solve_by_rows()
             spent += record.iterations
             if self._is_met(record) and record.objective_gap <= NEARLY:
@@ -267,25 +249,16 @@ class PassProblem:
             record = replace(record, tau=tau)
         return x, record
 
-    @cached_property
-    def is_wide(self) -> bool:
-        """Whether there are too many cells for matrices of cells by cells."""
-        if self.covariance.rest.size or self.shape[1] <= MANY_UNTOLD:
-            return False
-        return is_wide(self.shape[1], int(np.diff(self.starts).max(initial=0)))
-
     def solve_by_rows(self) -> tuple[np.ndarray, SolveRecord]:
         """By `dual_newton`, at a cost of rows and positive cells, not of cells squared."""
-        x, record = dual_newton.solve(self.by_rows())
-        return x, replace(record, primal_residual=self.violation(x))
-
-    def by_rows(self) -> DualProblem:
-        """The pass in the form for `dual_newton`."""
-        precisions = self.scale * self.weights[self.profile].T
-        parts = np.split(self.answers, self.starts[1:-1], axis=1)
-        rows = self.labels - self.starts[:-1, None]
-        asked = list(zip(rows, parts, precisions, strict=True))
-        return dual_problem(self.problem, asked, self.constraints, self.scale)
+        x, record = dual_newton.solve(dual_problem(self.problem, self.quadratic, self.constraints))
+        _, slope_size = sizes(self.quadratic, self.constraints, x)
+        return x, replace(
+            record,
+            primal_residual=self.violation(x),
+            dual_residual=record.dual_residual / slope_size,
+            objective_gap=record.objective_gap / (1.0 + self.objective(x)),
+        )
 
     def _solve_by_highs(self, guess: np.ndarray) -> tuple[np.ndarray | None, SolveRecord]:
         """By HiGHS: the quadratic program, or should its solver give up, the nearest point in the
@@ -324,7 +297,11 @@ class PassProblem:
     def _size(self) -> float:
         """Largest count in constraints or answers, in records."""
         counts = self.problem.parent_counts
-        largest = np.abs(self.answers).max(initial=1.0) if counts is None else counts.max(initial=1)
+        largest = (
+            np.abs(self.quadratic.answers).max(initial=1.0)
+            if counts is None
+            else counts.max(initial=1)
+        )
         return float(largest)
 
     def _is_met(self, record: SolveRecord) -> bool:
@@ -363,20 +340,6 @@ class PassProblem:
         """Numbers of children and of cells."""
         return self.problem.n_children, self.problem.cells.size
 
-    @cached_property
-    def quadratic(self) -> Quadratic:
-        """The objective in the form for compiled code."""
-        return Quadratic(
-            self.answers,
-            self.labels,
-            self.starts,
-            self.weights,
-            self.profile,
-            self.scale,
-            *factor(self.labels, self.starts, self.weights),
-            self.covariance,
-        )
-
     def solve_with_highs(self, iteration_limit: int | None = None) -> HighsResult:
         """The same quadratic program with query answers as variables: sparse and diagonal."""
         program, cell, cost, diagonal = self.as_program()
@@ -390,15 +353,16 @@ class PassProblem:
         """
         c, k = self.shape
         cell, linear = np.arange(c * k).reshape(c, k), np.zeros(c * k)
-        rows, answers = self._counted, self.answers
-        precision = self.scale[:, None] * np.repeat(
-            self.weights[self.profile], np.diff(self.starts), axis=1
+        form, covariance = self.quadratic, self.quadratic.covariance
+        rows, answers = self._counted, form.answers
+        precision = form.scale[:, None] * np.repeat(
+            form.weights[form.profile], np.diff(form.starts), axis=1
         )
-        if self.covariance.rest.size:
+        if covariance.rest.size:
             # L'x in place of answers, where P = L L'.
-            roots = [np.linalg.cholesky(self.covariance.matrix(i)).T for i in range(c)]
-            rows, linear = sparse.block_diag(roots), -self.covariance.pull.ravel()
-            answers = (rows @ self.covariance.centre.ravel()).reshape(c, k)
+            roots = [np.linalg.cholesky(covariance.matrix(i)).T for i in range(c)]
+            rows, linear = sparse.block_diag(roots), -covariance.pull.ravel()
+            answers = (rows @ covariance.centre.ravel()).reshape(c, k)
             precision = np.ones((c, k))
         program = LinearProgram(c * k + answers.size)
         program.add_matrix(
@@ -411,15 +375,14 @@ class PassProblem:
     @cached_property
     def _counted(self) -> sparse.sparray:
         """0/1 matrix (c n, c k) from the children's cells to their answers, side by side."""
-        return _counting_matrix(self.labels, self.answers.shape[1], len(self.answers))
+        return _counting_matrix(self.quadratic.labels, self.quadratic.answers)
 
     def _add_constraints(self, program: LinearProgram, cell: np.ndarray) -> None:
         """Every constraint of the pass on the columns `cell` of shape (c, k)."""
         add_constraints(program, self.problem, cell)
         if self.is_pinned:
             pin_rows, targets = self.constraints.pin_rows, self.constraints.targets
-            counted = _counting_matrix(pin_rows, targets.shape[1], len(cell))
-            program.add_matrix(counted, targets.ravel())
+            program.add_matrix(_counting_matrix(pin_rows, targets), targets.ravel())
 
     def secondary(self, x: np.ndarray) -> tuple[float, np.ndarray | None]:
         """Problem (7.6): the smallest tolerance, and a feasible point that attains it.
@@ -442,12 +405,11 @@ class PassProblem:
         return float(result.x[-1]), np.maximum(result.x[:-1], 0.0).reshape(c, k)
 
 
-def _counting_matrix(labels: np.ndarray, n_rows: int, n_children: int) -> sparse.sparray:
-    """0/1 matrix (c n, c k) from the children's cells to the rows in which the labellings (., k)
-    count them, side by side."""
-    cells = np.tile(np.arange(labels.shape[1]), len(labels))
-    entries = np.ones(cells.size), (labels.ravel(), cells)
-    return sparse.block_diag([sparse.csr_array(entries, (n_rows, labels.shape[1]))] * n_children)
+def _counting_matrix(labels: np.ndarray, answers: np.ndarray) -> sparse.csr_array:
+    """0/1 matrix (c n, c k) from the children's cells to the rows of `answers` (c, n) in which the
+    labellings (., k) count them, side by side."""
+    c, n = answers.shape
+    return rows_by_child(sum(incidence(label, n) for label in labels), c)
 
 
 def _constraints(problem: SiblingProblem, pins: Pins) -> Constraints:

@@ -99,19 +99,13 @@ from .problem import (
     Pins,
     QueryMeasurement,
     SiblingProblem,
+    Solution,
     SolveRecord,
     add_constraints,
     is_refined,
     rows_on_support,
 )
-from .rounder import (
-    RounderResult,
-    RoundingPass,
-    retry_anywhere,
-    round_anywhere,
-    round_pass,
-    snap_to_grid,
-)
+from .rounder import RoundingPass, retry_anywhere, round_anywhere, round_pass, snap_to_grid
 
 TOGETHER = 100
 """Classes of small parts that are solved together, since a solve takes longer to begin than one of
@@ -181,10 +175,10 @@ class _Pass:
     chain: Sequence[np.ndarray]
     pins: Pins
 
-    def solved(self) -> tuple[SolveRecord, RounderResult]:
+    def solved(self) -> tuple[SolveRecord, Solution]:
         """How the least squares ended, and the rounder with its integers, of all parts."""
         x = np.zeros((self.problem.n_children, self.problem.cells.size), dtype=np.int64)
-        records, results = [], []
+        records, rounded = [], []
         parts = self.parts()
         for members in parts:
             record, result = (self if len(parts) < 2 else self.at(members)).solved_whole()
@@ -192,20 +186,20 @@ class _Pass:
                 return record, result
             x[:, members] = result.x
             records.append(record)
-            results.append(result)
+            rounded.append(result.record)
         worst = max(records, key=lambda record: record.primal_residual)
-        last = max(results, key=lambda result: (result.relaxed, result.solver))
+        last = max(rounded, key=lambda record: (record.relaxed, record.solver))
         return (
             replace(worst, iterations=sum(record.iterations for record in records)),
-            replace(last, x=x, iterations=sum(result.iterations for result in results)),
+            Solution(x, replace(last, iterations=sum(record.iterations for record in rounded))),
         )
 
-    def solved_whole(self) -> tuple[SolveRecord, RounderResult]:
+    def solved_whole(self) -> tuple[SolveRecord, Solution]:
         """How the least squares ended, and the rounder with its integers."""
         one = PassProblem.build(self.problem, self.asked, self.labels, self.pins)
         target, record = one.solve_exactly()
         if target is None:
-            return record, RounderResult(record.status, None)
+            return record, Solution(None, record)
         rounding = RoundingPass(self.problem, snap_to_grid(target), self.chain, self.pins)
         return record, retry_anywhere(round_pass(rounding), self.problem, rounding.target)
 
@@ -400,19 +394,18 @@ def infeasible_constraint(problem: SiblingProblem) -> str | None:
     or the parent. With totals and the parent's counts both fixed, constraints may conflict where it
     finds none; see `conflicting_constraint`.
     """
-    is_crossed = problem.lower > problem.upper
-    if is_crossed.any():
-        child, kind = np.argwhere(is_crossed)[0]
-        return f"the bounds of type {kind} at geounit {problem.geocodes[child]}"
     n_types = problem.lower.shape[1]
     in_support = np.bincount(problem.type_of_cell, minlength=n_types) > 0
-    is_absent = (problem.lower > 0) & ~in_support
-    if is_absent.any():
-        child, kind = np.argwhere(is_absent)[0]
-        return (
-            f"the lower bound of type {kind} at geounit {problem.geocodes[child]}, a type that "
-            "the parent has no records of"
-        )
+    for is_broken, words in (
+        (problem.lower > problem.upper, "the bounds of type {} at geounit {}"),
+        (
+            (problem.lower > 0) & ~in_support,
+            "the lower bound of type {} at geounit {}, a type that the parent has no records of",
+        ),
+    ):
+        if is_broken.any():
+            child, kind = np.argwhere(is_broken)[0]
+            return words.format(kind, problem.geocodes[child])
     if problem.parent_counts is not None:
         of_type = np.bincount(problem.type_of_cell, problem.parent_counts, n_types)
         outside = (of_type < problem.lower.sum(axis=0)) | (of_type > problem.upper.sum(axis=0))
@@ -430,12 +423,11 @@ def infeasible_constraint(problem: SiblingProblem) -> str | None:
         if outside.any():
             child = int(np.flatnonzero(group == np.argmax(outside))[0])
             return f"the invariant total that includes geounit {problem.geocodes[child]}"
-        if problem.parent_counts is not None:
-            if int(totals.sum()) != int(problem.parent_counts.sum()):
-                return (
-                    f"the invariant totals of geounits {_name_geounits(problem.geocodes)}, which "
-                    "do not add up to the parent's"
-                )
+        if problem.parent_counts is not None and totals.sum() != problem.parent_counts.sum():
+            return (
+                f"the invariant totals of geounits {_name_geounits(problem.geocodes)}, which do "
+                "not add up to the parent's"
+            )
     return None
 
 
@@ -450,7 +442,8 @@ def conflicting_constraint(problem: SiblingProblem) -> str | None:
     column = np.arange(problem.n_children * types.cells.size).reshape(-1, types.cells.size)
     program = LinearProgram(column.size)
     add_constraints(program, types, column)
-    n_groups = 0 if types.group_totals is None else types.group_totals.size
+    group, totals = types.grouped_totals or (np.zeros(0), np.zeros(0))
+    n_groups = totals.size
     n_fixed = program.n_rows - n_groups - column.size
     short = sparse.eye_array(program.n_rows, format="csr")[:, n_fixed:]
     matrix = sparse.csr_array(sparse.hstack([program.matrix(), short, -short]))
@@ -461,7 +454,7 @@ def conflicting_constraint(problem: SiblingProblem) -> str | None:
         return None
     is_over, row = divmod(int(np.argmax(result.x[column.size :])), short.shape[1])
     if row < n_groups:
-        child = int(np.flatnonzero(problem.group_of_child == row)[0])
+        child = int(np.flatnonzero(group == row)[0])
         return f"the invariant total that includes geounit {problem.geocodes[child]}"
     child, cell = divmod(row - n_groups, types.cells.size)
     side, kind = "upper" if is_over else "lower", types.type_of_cell[cell]

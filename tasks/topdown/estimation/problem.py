@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -29,7 +30,7 @@ class SolveRecord:
     parent : empty until the solve's siblings are known.
     stage : "least squares 1", ..., "rounder", or "settled" where nothing was left to estimate.
     solver : "active set", "dual newton", "flow", "highs" as the fallback of others, or "none"; the
-        rounder's with ", exchange" where one followed.
+        rounder's with ", exchange" where one followed, whose moves are iterations.
     iterations : of all methods together; of the flow, augmenting paths.
     primal_residual : largest violation of a constraint, in records.
     dual_residual : largest violation of a multiplier's sign or of stationarity, relative to the
@@ -52,6 +53,13 @@ class SolveRecord:
     objective_gap: float = 0.0
     tau: float = 0.0
     relaxed: bool = False
+
+
+class Solution(NamedTuple):
+    """A solve's `x` of shape `(c, k)`, None if it found none, and its record."""
+
+    x: np.ndarray | None
+    record: SolveRecord
 
 
 NO_BOUND = 10**12
@@ -117,8 +125,8 @@ class SiblingProblem:
     parent_counts : (k,) the parent's count in each cell, or None at the root of the spine.
     lower, upper : (c, T) bounds on the number of records of each type in each child; `NO_BOUND`
         means no upper bound.
-    group_of_child, group_totals : (c,), (n_groups,) exact totals of groups of children (the two
-        parts of a split state, or one housing-unit count per child); None if there are no groups.
+    grouped_totals : the group (c,) of each child, and exact totals (n_groups,) of the groups (the
+        two parts of a split state, or one housing-unit count per child); None without groups.
     rows : further linear constraints, which no network has.
     """
 
@@ -128,21 +136,13 @@ class SiblingProblem:
     parent_counts: np.ndarray | None
     lower: np.ndarray
     upper: np.ndarray
-    group_of_child: np.ndarray | None = None
-    group_totals: np.ndarray | None = None
+    grouped_totals: tuple[np.ndarray, np.ndarray] | None = None
     rows: tuple[LinearRows, ...] = ()
 
     @property
     def n_children(self) -> int:
         """Number of children."""
         return len(self.geocodes)
-
-    @property
-    def grouped_totals(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """`group_of_child` and `group_totals`; None if there are no groups."""
-        if self.group_of_child is None or self.group_totals is None:
-            return None
-        return self.group_of_child, self.group_totals
 
     def coarsened(
         self, labels: Sequence[np.ndarray]
@@ -250,6 +250,11 @@ class Pins:
         return Pins((*self.labels, *labels), (*self.targets, *targets))
 
 
+def rows_by_child(rows: sparse.csr_array, n_children: int) -> sparse.csr_array:
+    """Rows `(R, k)` of cells for every child (c R, c k), children side by side."""
+    return sparse.kron(sparse.eye_array(n_children), rows, "csr")
+
+
 Measurements = Mapping[str, QueryMeasurement]
 """Measurements of a geolevel's children by query name."""
 
@@ -295,8 +300,7 @@ def _sums_between_bounds(
         group, totals = problem.grouped_totals
         yield sparse.kron(incidence(group, totals.size), np.ones((1, k)), "csr"), totals, totals
     of_type = incidence(problem.type_of_cell, problem.lower.shape[1])
-    every = sparse.kron(sparse.eye_array(c), of_type, "csr")
-    yield every, problem.lower.ravel(), problem.upper.ravel()
+    yield rows_by_child(of_type, c), problem.lower.ravel(), problem.upper.ravel()
     for rows in problem.rows:
         into = incidence(rows.group_of_child, len(rows.lower))
         yield sparse.kron(into, rows.matrix, "csr"), rows.lower.ravel(), rows.upper.ravel()

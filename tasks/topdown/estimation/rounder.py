@@ -37,38 +37,17 @@ from .problem import (
     NO_BOUND,
     Pins,
     SiblingProblem,
+    Solution,
     SolveRecord,
     add_constraints,
     is_refined,
+    rows_by_child,
     rows_on_support,
     sum_rows,
 )
 
 SNAP = 1e-5
 """A least-squares value within this of an integer counts as that integer."""
-
-
-@dataclass(frozen=True)
-class RounderResult:
-    """`x` of shape `(c, k)`, non-negative integers.
-
-    solver : "flow" or "highs", followed by ", exchange" after an exchange; its moves count as
-        iterations.
-    relaxed : whether the 0/1 box and the agreement with earlier passes were dropped.
-    """
-
-    status: SolveStatus
-    x: np.ndarray | None
-    iterations: int = 0
-    solver: str = "flow"
-    relaxed: bool = False
-
-    @property
-    def record(self) -> SolveRecord:
-        """Outcome, as stored with the estimates."""
-        return SolveRecord(
-            solver=self.solver, status=self.status, iterations=self.iterations, relaxed=self.relaxed
-        )
 
 
 @dataclass(frozen=True)
@@ -105,7 +84,7 @@ def solve_passes(
     target: np.ndarray,
     passes: Sequence[Sequence[MarginalQuery]],
     asked: Sequence[MarginalQuery] = (),
-) -> RounderResult:
+) -> Solution:
     """Round `target` of shape `(c, k)`; each pass is a chain of nested queries, coarsest first.
 
     If any of the queries `asked` is in no chain, an exchange of ones follows the last pass and
@@ -125,17 +104,15 @@ def solve_passes(
     return retry_anywhere(result, problem, target)
 
 
-def retry_anywhere(
-    result: RounderResult, problem: SiblingProblem, target: np.ndarray
-) -> RounderResult:
+def retry_anywhere(result: Solution, problem: SiblingProblem, target: np.ndarray) -> Solution:
     """`result`, or if it failed the result of `round_anywhere`, with the iterations of both."""
     if result.x is not None:
         return result
-    anywhere = round_anywhere(problem, target)
-    return replace(anywhere, iterations=result.iterations + anywhere.iterations)
+    x, record = round_anywhere(problem, target)
+    return Solution(x, replace(record, iterations=result.record.iterations + record.iterations))
 
 
-def round_pass(rounding: RoundingPass) -> RounderResult:
+def round_pass(rounding: RoundingPass) -> Solution:
     """Solve a pass as a network flow if it is one, and as a linear program if not."""
     return round_by_flow(rounding) or round_by_highs(rounding)
 
@@ -144,31 +121,30 @@ def _solved_passes(
     problem: SiblingProblem,
     target: np.ndarray,
     passes: Sequence[Sequence[MarginalQuery]],
-    early: Callable[[RoundingPass], RounderResult] = round_pass,
-) -> RounderResult:
+    early: Callable[[RoundingPass], Solution] = round_pass,
+) -> Solution:
     """The result of the last pass, or of the first pass without a solution.
 
     `early` solves all passes but the last; only their answers to their own queries are used.
     """
-    held = Pins()
-    result = RounderResult(SolveStatus.OPTIMAL, target.astype(np.int64))
-    iterations, solver = 0, "flow"
+    held, iterations, solver = Pins(), 0, "flow"
+    result = Solution(target.astype(np.int64), SolveRecord())
     for number, queries in enumerate(passes, 1):
         labels = [rows_on_support(query, problem.cells) for query in queries]
         rounding = RoundingPass(problem, target, labels, held)
         is_last = number == len(passes)
         result = round_pass(rounding) if is_last else early(rounding)
-        iterations += result.iterations
+        iterations += result.record.iterations
         if result.x is None:
-            return replace(result, iterations=iterations)
-        if result.solver == "highs":
+            return Solution(None, replace(result.record, iterations=iterations))
+        if result.record.solver == "highs":
             solver = "highs"
         if not is_last:
             held = held.with_answers(labels, result.x)
-    return replace(result, iterations=iterations, solver=solver)
+    return Solution(result.x, replace(result.record, iterations=iterations, solver=solver))
 
 
-def _round_classes(rounding: RoundingPass) -> RounderResult:
+def _round_classes(rounding: RoundingPass) -> Solution:
     """Solve a pass on the classes of cells that its rows distinguish.
 
     `x` of the result has each class's count at its first cell; it is no histogram.
@@ -183,16 +159,16 @@ def _round_classes(rounding: RoundingPass) -> RounderResult:
         return result
     x = np.zeros(rounding.target.shape, dtype=np.int64)
     x[:, first] = result.x
-    return replace(result, x=x)
+    return Solution(x, result.record)
 
 
 def _with_exchange(
-    result: RounderResult,
+    result: Solution,
     problem: SiblingProblem,
     target: np.ndarray,
     passes: Sequence[Sequence[MarginalQuery]],
     asked: Sequence[MarginalQuery],
-) -> RounderResult:
+) -> Solution:
     """`result` after an exchange, if the chains of `passes` lack any of the queries `asked`.
     Answers to the chains stay, except single cells."""
     k = problem.cells.size
@@ -207,8 +183,8 @@ def _with_exchange(
     if not open_labels:
         return result
     x, moves = exchange_records(problem, target, result.x, held, open_labels)
-    solver = f"{result.solver}, exchange"
-    return replace(result, x=x, iterations=result.iterations + moves, solver=solver)
+    solver, iterations = f"{result.record.solver}, exchange", result.record.iterations + moves
+    return Solution(x, replace(result.record, iterations=iterations, solver=solver))
 
 
 def snap_to_grid(target: np.ndarray) -> np.ndarray:
@@ -217,16 +193,16 @@ def snap_to_grid(target: np.ndarray) -> np.ndarray:
     return np.where(np.abs(target - whole) <= SNAP, whole, np.rint(target * UNIT) / UNIT)
 
 
-def round_by_flow(rounding: RoundingPass) -> RounderResult | None:
+def round_by_flow(rounding: RoundingPass) -> Solution | None:
     """Solve a pass as a network flow; None if it is not one."""
     network = to_network(rounding)
     if network is None:
         return None
     is_optimal, y, paths = network_flow.solve(network)
+    record = SolveRecord(solver="flow", iterations=paths)
     if not is_optimal:
-        return RounderResult(SolveStatus.INFEASIBLE, None, iterations=paths)
-    x = np.floor(rounding.target).astype(np.int64) + y
-    return RounderResult(SolveStatus.OPTIMAL, x, paths)
+        return Solution(None, replace(record, status=SolveStatus.INFEASIBLE))
+    return Solution(np.floor(rounding.target).astype(np.int64) + y, record)
 
 
 def to_network(rounding: RoundingPass) -> network_flow.Network | None:
@@ -295,7 +271,7 @@ def _levels(rounding: RoundingPass, base: np.ndarray) -> list[_Level]:
     return levels
 
 
-def round_by_highs(rounding: RoundingPass) -> RounderResult:
+def round_by_highs(rounding: RoundingPass) -> Solution:
     """Solve a pass as a linear program, or as an integer program if its solution is not integral.
 
     A piecewise linear cost becomes three columns, one for each slope.
@@ -310,8 +286,7 @@ def round_by_highs(rounding: RoundingPass) -> RounderResult:
 
     def counted(label: np.ndarray, n: int) -> sparse.csr_array:
         """0/1 matrix (c n, n_free) of the free cells in each row of a labelling, by child."""
-        every = sparse.kron(sparse.eye_array(len(target)), incidence(label, n), "csr")
-        return every[:, free.ravel()]
+        return rows_by_child(incidence(label, n), len(target))[:, free.ravel()]
 
     unit_cost = np.zeros(n_free)
     steps = []
@@ -341,7 +316,7 @@ def round_by_highs(rounding: RoundingPass) -> RounderResult:
         is_used = np.diff(rows.indptr) > 0
         program.add_matrix(rows[is_used], fixed[is_used])
     if not add_constraints(program, problem, column, base):
-        return RounderResult(SolveStatus.INFEASIBLE, None, solver="highs")
+        return Solution(None, SolveRecord(solver="highs", status=SolveStatus.INFEASIBLE))
     return _solve_integral(program, cost, 0.0, upper, base, free)
 
 
@@ -352,23 +327,23 @@ def _solve_integral(
     upper: np.ndarray,
     base: np.ndarray,
     free: np.ndarray,
-) -> RounderResult:
+) -> Solution:
     """Solve a program, as an integer program if its solution is not integral; add the solution to
     `base` at the cells `free`."""
     x = base.astype(np.int64)
     if program.n_columns == 0:
-        return RounderResult(SolveStatus.OPTIMAL, x, solver="highs")
+        return Solution(x, SolveRecord(solver="highs"))
     result = program.solve(cost, lower, upper)
-    n_free = int(free.sum())
     if result.x is not None and np.abs(result.x - np.rint(result.x)).max() > 1e-6:
         result = program.solve(cost, lower, upper, integral=np.ones(program.n_columns, dtype=bool))
+    record = SolveRecord(solver="highs", status=result.status, iterations=result.iterations)
     if result.x is None:
-        return RounderResult(result.status, None, iterations=result.iterations, solver="highs")
-    x[free] += np.rint(result.x[:n_free]).astype(np.int64)
-    return RounderResult(SolveStatus.OPTIMAL, x, result.iterations, solver="highs")
+        return Solution(None, record)
+    x[free] += np.rint(result.x[: np.count_nonzero(free)]).astype(np.int64)
+    return Solution(x, record)
 
 
-def round_anywhere(problem: SiblingProblem, target: np.ndarray) -> RounderResult:
+def round_anywhere(problem: SiblingProblem, target: np.ndarray) -> Solution:
     """Nearest integer histogram in the L1 norm that meets every constraint of the problem.
 
     The fail-safe: cells may move by more than one, and no answer is held. It has a solution if the
@@ -384,9 +359,10 @@ def round_anywhere(problem: SiblingProblem, target: np.ndarray) -> RounderResult
     # y = first step up + further steps up - steps down, in this order of columns.
     program.add_matrix(sparse.hstack([one, -one, -one, one]), np.zeros(n))
     if not add_constraints(program, problem, column, base):
-        return RounderResult(SolveStatus.INFEASIBLE, None, solver="highs", relaxed=True)
+        infeasible = SolveRecord(solver="highs", status=SolveStatus.INFEASIBLE, relaxed=True)
+        return Solution(None, infeasible)
     cost = np.concatenate([np.zeros(n), (1.0 - 2.0 * fraction).ravel(), np.ones(2 * n)])
     lower = np.concatenate([-base.ravel(), np.zeros(3 * n)])
     upper = np.concatenate([np.full(n, np.inf), np.ones(n), np.full(n, np.inf), base.ravel()])
-    solved = _solve_integral(program, cost, lower, upper, base, np.ones((c, k), dtype=bool))
-    return replace(solved, relaxed=True)
+    x, record = _solve_integral(program, cost, lower, upper, base, np.ones((c, k), dtype=bool))
+    return Solution(x, replace(record, relaxed=True))

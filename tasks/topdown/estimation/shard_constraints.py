@@ -10,8 +10,7 @@ From declarations and public records alone: the types that areas can have, and e
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 from scipy import sparse
@@ -22,7 +21,7 @@ from ...answers.noisy import Constraint, read_constraints
 from ...census.agreements import AgreeingTypes, agreeing_types
 from ...census.attribute_declarations import PRESENCE
 from ...census.census import Held, Invariant, Universe
-from ...census.queries import TOTAL, MarginalQuery, Schema, marginal_query
+from ...census.queries import TOTAL, MarginalQuery, Schema, incidence, marginal_query
 from ..measurement.constraints import (
     FREE,
     PART,
@@ -32,24 +31,17 @@ from ..measurement.constraints import (
     constraint_name,
     resolved_invariants,
 )
+from ..measurement.public_answers import held_invariants, read_implied_types, shard_units
+from ..paths import constraints_file
 from ..settings import TopdownSettings
+from ..spine.files import RunUniverse, Shard
 from .problem import NO_BOUND, LinearRows, is_refined
 
 
-@dataclass(frozen=True, eq=False)
-class ExactTypes:
-    """Types of cells determined by held answers and bounds: `label` (n_cells,), and the exact
-    answers (n, T) of a shard's geounits. See `workload.implied_types`.
-    """
-
-    label: np.ndarray
-    answers: np.ndarray
-
-
 class ShardConstraints:
-    """Constraints of a shard's geounits, as read from their file; see
-    `estimation.problem.SiblingProblem`.
+    """Constraints of a shard's geounits; see `estimation.problem.SiblingProblem`.
 
+    geocode : (n,) of the geounits.
     type_of_cell : (n_cells,). lower, upper : (n, T). type_is_possible : (n, T) types that
     neither bounds nor held answers exclude: whatever a geounit can have, the one above can.
     total : (n,) exact totals, -1 if unknown. group, group_total : (n,) unit that a
@@ -57,24 +49,28 @@ class ShardConstraints:
     shard's geounits.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        schema: Schema,
-        universe: Universe,
-        geocode: np.ndarray,
-        units: Mapping[str, tuple[LevelUnits, np.ndarray]],
-        exact: ExactTypes | None = None,
-    ) -> None:
-        """From a constraints file; `units` has, by invariant, how its units relate to the shard's
-        geounits, and their paths. Exact types replace the types of a single query.
+    def __init__(self, universe: RunUniverse, shard: Shard, *, with_held: bool = True) -> None:
+        """From a shard's constraints file. Types that held answers and bounds determine replace
+        the types of a single query; see `workload.implied_types`.
+
+        Without `with_held`, constraints are facts of the people alone, excluding answers fixed by
+        an earlier release, since they have that release's noise, and limits that follow from
+        another universe's release.
         """
-        self._path, self._schema, self._universe = path, schema, universe
-        self._found = read_constraints(path, geocode)
-        self._typed = typed_query(universe, schema)
+        declared, schema, units = universe.declared, universe.schema, shard_units(universe, shard)
+        if not with_held:
+            declared = replace(declared, held=(), agreements=(), accompanied=None)
+        declared = held_invariants(declared, units)
+        level = universe.spine.geolevel(shard.geolevel)
+        self.shard, self.geocode = shard, level.geocode[shard.start : shard.stop]
+        self._path = constraints_file(universe.run, universe.name, shard.geolevel, shard.name)
+        self._schema, self._universe = schema, declared
+        self._found = read_constraints(self._path, self.geocode)
+        self._typed = typed_query(declared, schema)
         query = marginal_query(schema, self._typed)
-        self.type_of_cell = query.row_of_cell if exact is None else exact.label
-        n = len(geocode)
+        implied = read_implied_types(universe) if declared.held else None
+        self.type_of_cell = query.row_of_cell
+        n = len(self.geocode)
         self._every = np.arange(n)
         self.lower = np.zeros((n, query.n_rows), dtype=np.int64)
         self.upper = np.full((n, query.n_rows), NO_BOUND, dtype=np.int64)
@@ -82,29 +78,29 @@ class ShardConstraints:
         self.group = np.full(n, -1, dtype=np.int64)
         self.group_total = np.zeros(0, dtype=np.int64)
         self.rows: list[LinearRows] = []
-        self._is_exact = exact is not None
-        self._has_own_types = exact is None
-        if exact is not None:
-            self.lower, self.upper = exact.answers, exact.answers
-        self._agreeing = agreeing_types(universe.agreements, schema)
+        self._is_exact, self._has_own_types = implied is not None, implied is None
+        if implied is not None:
+            self.type_of_cell, answers = implied
+            self.lower = self.upper = _sums_of_blocks(universe.spine, shard, answers)
+        self._agreeing = agreeing_types(declared.agreements, schema)
         if self._agreeing is not None:
             self.type_of_cell, self._has_own_types = self._agreeing.label, False
             self.lower, self.upper = self._limits_of_types(self._agreeing)
-        for held in sorted(universe.held, key=lambda one: not self._is_of_types(one)):
+        for held in sorted(declared.held, key=lambda one: not self._is_of_types(one)):
             self._add_held(held)
         self._add_bounds()
         self._add_agreements()
         self.type_is_possible = self.upper > 0
-        for invariant in universe.invariants:
+        for invariant in declared.invariants:
             self._add_invariant(invariant, *units[invariant.name])
         self._add_relations()
         del self._found  # It is large, and constraints of all shards of a geolevel may be held.
 
-    def totals(self, start: int, stop: int) -> tuple[np.ndarray | None, np.ndarray | None]:
+    def totals(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray] | None:
         """Groups of the siblings `start` to `stop`, and the exact total of each; None without."""
         total, group = self.total[start:stop], self.group[start:stop]
         if ((total < 0) & (group < 0)).any():
-            return None, None
+            return None
         if (total >= 0).all():
             return np.arange(stop - start), total
         key = np.where(total >= 0, np.arange(stop - start), (stop - start) + group)
@@ -122,15 +118,12 @@ class ShardConstraints:
         """The unit `(n,)` of every geounit, and the units' exact totals, where some are in parts
         and all are known.
         """
-        units, totals = self.totals(0, len(self.total))
-        if units is None or totals is None or not (self.group >= 0).any():
-            return None
-        return units, totals
+        return self.totals(0, len(self.total)) if (self.group >= 0).any() else None
 
     def linear_rows(self, start: int, stop: int, support: np.ndarray) -> tuple[LinearRows, ...]:
         """Further constraints on the siblings `start` to `stop`, on the cells of their support."""
         found = []
-        if self.totals(start, stop)[0] is None:
+        if self.totals(start, stop) is None:
             ones = sparse.csr_array(np.ones((1, support.size)))
             total, group = self.total[start:stop], self.group[start:stop]
             if (total >= 0).any():
@@ -318,6 +311,14 @@ class ShardConstraints:
             high = value if relation.sign != ">=" else np.full_like(value, NO_BOUND)
             matrix = sparse.csr_array(relation.own[None, :].astype(np.float64))
             self.rows.append(LinearRows(relation.name, matrix, self._every, low, high))
+
+
+def _sums_of_blocks(spine: Spine, shard: Shard, answers: sparse.csr_array) -> np.ndarray:
+    """Answers `(n, T)` of a shard's geounits, from those of the areas of blocks."""
+    blocks = spine.blocks_below(shard.geolevel, shard.start, shard.stop)
+    geounit = spine.ancestors(shard.geolevel, blocks) - shard.start
+    into = incidence(geounit, shard.stop - shard.start)
+    return np.asarray((into @ answers[spine.block_row[blocks]]).toarray())
 
 
 def sums_of_level(held: Sequence[ShardConstraints]) -> tuple[np.ndarray, np.ndarray] | None:

@@ -314,8 +314,8 @@ def avoid_ghosts(siblings: Siblings, scale: float = 1.0) -> None:
     precisions, times `scale`, are the inverses of the variances.
     """
     problem = siblings.problem
-    group = problem.group_of_child
-    is_fixed = group is not None and np.unique(group).size == group.size
+    grouped = problem.grouped_totals
+    is_fixed = grouped is not None and np.unique(grouped[0]).size == grouped[0].size
     if problem.parent_counts is None or is_fixed:
         return
     expected = expected_counts(problem)

@@ -62,12 +62,11 @@ class LinearEstimates:
     diffuse: np.ndarray
 
     @classmethod
-    def zero(
-        cls, n_geounits: int, n_cells: int, n_components: int, n_coordinates: int
-    ) -> LinearEstimates:
+    def zero(cls, algebra: QueryAlgebra, n_geounits: int, n_cells: int) -> LinearEstimates:
         """Empty sums."""
-        square = (n_geounits, n_components, n_cells, n_cells)
-        return cls(zeros((n_geounits, n_cells, n_coordinates)), zeros(square), zeros(square))
+        square = (n_geounits, len(algebra.components), n_cells, n_cells)
+        mean = zeros((n_geounits, n_cells, algebra.n_coordinates))
+        return cls(mean, zeros(square), zeros(square))
 
     def taken(self, rows: np.ndarray) -> LinearEstimates:
         """The estimates of some geounits."""
@@ -192,8 +191,7 @@ class Group:
     def zeros(cls, algebra: QueryAlgebra, type_is_possible: np.ndarray) -> Iterator[Group]:
         """The group of each combination of types (n_geounits, T), one after another, with zeros."""
         for rows, cells in patterns(algebra, type_is_possible):
-            zero = LinearEstimates.zero(rows.size, cells.size, *_sizes(algebra))
-            yield cls(rows, cells, zero)
+            yield cls(rows, cells, LinearEstimates.zero(algebra, rows.size, cells.size))
 
 
 @dataclass(frozen=True, eq=False)
@@ -333,13 +331,12 @@ class GroupedEstimates:
     def at(self, rows: np.ndarray, cells: np.ndarray) -> LinearEstimates:
         """Estimates of geounits `rows` on the core cells `cells`; exact zeros where one of them
         cannot have a cell."""
-        n_components, n_coordinates = _sizes(self.algebra)
-        found = LinearEstimates.zero(rows.size, cells.size, n_components, n_coordinates)
+        components = np.arange(len(self.algebra.components))
+        found = LinearEstimates.zero(self.algebra, rows.size, cells.size)
         for chosen, group, place in self.meeting(rows):
             kept = np.flatnonzero(np.isin(group.cells, cells))
             where = np.searchsorted(cells, group.cells[kept])
             found.mean[np.ix_(chosen, where)] = group.estimates.mean[np.ix_(place, kept)]
-            components = np.arange(n_components)
             target = np.ix_(chosen, components, where, where)
             source = np.ix_(place, components, kept, kept)
             found.variance[target] = group.estimates.variance[source]
@@ -497,10 +494,6 @@ def subtree_estimates(
         groups.append(group)
     found = GroupedEstimates(algebra, type_is_possible, tuple(groups))
     return found if totals is None else found.with_totals(totals)
-
-
-def _sizes(algebra: QueryAlgebra) -> tuple[int, int]:
-    return len(algebra.components), algebra.n_coordinates
 
 
 def patterns(

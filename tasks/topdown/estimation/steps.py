@@ -48,7 +48,7 @@ def estimate_blocks(given: ShardInput) -> tuple[SolveRecord, ...]:
 def _blocks(given: ShardInput) -> Iterator[Family]:
     """Every block of the shard as a family of its own, without a parent's counts."""
     possible = possible_cells(given.universe.settings, given.universe.name)
-    for i, geocode in enumerate(given.geocode):
+    for i, geocode in enumerate(given.constraints.geocode):
         type_is_possible = given.constraints.upper[i] > 0
         support = possible[type_is_possible[given.constraints.type_of_cell[possible]]]
         yield Family(geocode, i, i + 1, support, None)
@@ -56,7 +56,8 @@ def _blocks(given: ShardInput) -> Iterator[Family]:
 
 def _sums_of_children(given: ShardInput, below: list[Shard]) -> sparse.csr_array:
     """Histograms `(n, n_cells)` of the shard's geounits."""
-    universe, n, n_cells = given.universe, len(given.geocode), given.universe.schema.n_cells
+    universe = given.universe
+    n, n_cells = len(given.constraints.geocode), universe.schema.n_cells
     total = sparse.csr_array((n, n_cells), dtype=np.int64)
     for shard in below:
         level = universe.spine.geolevel(shard.geolevel)

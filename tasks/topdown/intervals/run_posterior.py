@@ -27,12 +27,12 @@ from ...census.queries import Coarsening, MarginalQuery, Schema
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.objects import files_of, read_object, write_object
-from ..estimation.estimate import ShardInput, by_query
+from ..estimation.estimate import by_query
 from ..estimation.full_information import measured_algebra
 from ..estimation.largest_solve import gigabytes, memory_of_machine
 from ..estimation.problem import NO_BOUND, QueryMeasurement
 from ..estimation.query_algebra import Cube, QueryAlgebra
-from ..estimation.shard_constraints import sums_of_level
+from ..estimation.shard_constraints import ShardConstraints, sums_of_level
 from ..estimation.spine_estimates import Group, GroupedEstimates, LinearEstimates, Step
 from ..settings import TopdownSettings
 from ..spine.files import RunUniverse, shards_by_geolevel, spine_of
@@ -143,9 +143,9 @@ class RunLevels:
         levels, bounds = [], []
         for geolevel, shards in shards_by_geolevel(run, universe).items():
             # The answers are read later, with their exact variances.
-            given = [ShardInput.read(own, one, measured={}, with_held=False) for one in shards]
-            types = given[0].constraints.type_of_cell
-            level, bound = _level(spine, geolevel, given)
+            held = [ShardConstraints(own, one, with_held=False) for one in shards]
+            types = held[0].type_of_cell
+            level, bound = _level(own, geolevel, held)
             levels.append(level)
             bounds.append(bound)
         return cls(
@@ -223,11 +223,10 @@ class RunPosterior:
 
 
 def _level(
-    spine: Spine, geolevel: str, given: Sequence[ShardInput]
+    universe: RunUniverse, geolevel: str, held: Sequence[ShardConstraints]
 ) -> tuple[LevelInput, LevelBounds]:
     """A geolevel's input, whose measurements are read shard by shard on request, weighted by the
     exact variance of their noise."""
-    held = [shard.constraints for shard in given]
     lower, upper, type_is_possible, total = (
         np.concatenate([getattr(part, name) for part in held])
         for name in ("lower", "upper", "type_is_possible", "total")
@@ -235,14 +234,13 @@ def _level(
     # Totals may be exact for some geounits of a geolevel, and are then left out: estimates that
     # use less than is known are unbiased all the same, and their errors known.
     bounds = LevelBounds(lower, upper, None if (total < 0).any() else total)
-    # Shards are not kept in memory: their constraints are large.
-    first, unread = given[0], [(own.shard, own.geocode) for own in given]
-    run, universe, schema = first.universe.run, first.universe.name, first.universe.schema
+    # Constraints are not kept in memory: they are large.
+    unread = [(own.shard, own.geocode) for own in held]
 
     def measured() -> Iterator[tuple[int, int, Mapping[str, QueryMeasurement]]]:
         for shard, geocode in unread:
-            path = run.dpqueries(universe, geolevel, shard.name)
-            answers = by_query(read_measurements(path, geocode), schema)
+            path = universe.run.dpqueries(universe.name, geolevel, shard.name)
+            answers = by_query(read_measurements(path, geocode), universe.schema)
             yield (
                 shard.start,
                 shard.stop,
@@ -252,7 +250,7 @@ def _level(
                 },
             )
 
-    parent = np.maximum(spine.geolevel(geolevel).parent, 0)
+    parent = np.maximum(universe.spine.geolevel(geolevel).parent, 0)
     level = LevelInput(parent, type_is_possible, measured, bounds.total, sums_of_level(held))
     return level, bounds
 

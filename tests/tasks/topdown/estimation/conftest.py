@@ -114,9 +114,9 @@ def _zoo() -> dict[str, Siblings]:
     grouped = siblings(12, 5)
     group = np.array([0, 1, 1, 0, 2])
     totals = np.bincount(group, grouped.truth.sum(1)).astype(np.int64)
-    zoo["state totals"] = _with(grouped, group_of_child=group, group_totals=totals)
+    zoo["state totals"] = _with(grouped, grouped_totals=(group, totals))
     units = siblings(13, 6, schema=UNITS, queries={"detailed": 1.0}, share_empty=0.0)
-    zoo["units"] = _with(units, group_of_child=np.arange(6), group_totals=units.truth.sum(1))
+    zoo["units"] = _with(units, grouped_totals=(np.arange(6), units.truth.sum(1)))
     equal = siblings(14, 4)
     zoo["equal answers"] = replace(
         equal,

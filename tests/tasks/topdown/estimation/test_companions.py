@@ -95,8 +95,7 @@ def families(draw, *, most_children: int = 4):
         x.sum(axis=0),
         lower,
         upper,
-        group,
-        totals,
+        None if group is None else (group, totals),
         rows,
     )
     queries = [

@@ -13,7 +13,7 @@ from spineflow.tasks.census.queries import MarginalQuery
 from spineflow.tasks.solvers import highs
 from spineflow.tasks.solvers.highs import LinearProgram, SolveStatus
 from spineflow.tasks.topdown.estimation import dual_kernels, dual_newton, least_squares
-from spineflow.tasks.topdown.estimation.dual_newton import proportional_fill
+from spineflow.tasks.topdown.estimation.dual_newton import dual_problem, proportional_fill
 from spineflow.tasks.topdown.estimation.least_squares import PassProblem
 from spineflow.tasks.topdown.estimation.problem import (
     NO_BOUND,
@@ -24,6 +24,7 @@ from spineflow.tasks.topdown.estimation.problem import (
     rows_on_support,
     sum_rows,
 )
+from spineflow.tasks.topdown.estimation.quadratic import factor
 
 from tests.seeds import seeds
 
@@ -76,8 +77,7 @@ def random_pass(
         None if is_root else truth.sum(axis=0),
         np.maximum(lower, 0),
         upper,
-        np.arange(n_children) if held else None,
-        truth.sum(axis=1) if held else None,
+        (np.arange(n_children), truth.sum(axis=1)) if held else None,
         (linear_rows(rng, truth),) if rows else (),
     )
     kept = [(), *((axis,) for axis in range(len(shape))), (0, len(shape) - 1), (1, 2)]
@@ -130,7 +130,7 @@ def test_no_other_solver_finds_a_smaller_objective(case, seed):
         of_peer = one.objective(np.maximum(peer.x[: x.size].reshape(x.shape), 0.0))
         assert one.objective(x) <= of_peer * (1 + 1e-6) + 1e-6
     if not case.get("rows"):
-        plain, _ = replace(one, covariance=one.covariance).solve()
+        plain, _ = one.solve()
         assert one.objective(x) == pytest.approx(one.objective(plain), rel=1e-8, abs=1e-8)
 
 
@@ -207,12 +207,14 @@ def room_below(one, x):
     over all feasible y is a linear program, for HiGHS (the gap of Frank and Wolfe). What its own
     gap, a part of the two sums that are subtracted, may have added is left out.
     """
-    slope = np.zeros(x.shape)
-    for label, precision in zip(one.labels, one.weights[one.profile].T * one.scale, strict=True):
+    slope, asked = np.zeros(x.shape), one.quadratic
+    for label, precision in zip(
+        asked.labels, asked.weights[asked.profile].T * asked.scale, strict=True
+    ):
         row = label - label.min()
-        asked = np.zeros((len(x), row.max() + 1))
-        asked[:, row] = one.answers[:, label]
-        slope += precision[:, None] * (sum_rows(x, row) - asked)[:, row]
+        answers = np.zeros((len(x), row.max() + 1))
+        answers[:, row] = asked.answers[:, label]
+        slope += precision[:, None] * (sum_rows(x, row) - answers)[:, row]
     program = LinearProgram(x.size)
     one._add_constraints(program, np.arange(x.size).reshape(x.shape))
     unbounded = np.full(x.size, np.inf)
@@ -254,6 +256,8 @@ def objective_by_clarabel(one):
     return one.objective(x) if one.violation(x) <= 1e-3 else None
 
 
+PARTS = ("diagonal", "proximal", "coarse", "coarse_rows")
+"""Matrices of a pass that the active set needs, and wide passes lack."""
 CLARABEL_CELLS, ACTIVE_SET_CELLS = 3_000, 3_000
 """Most cells of all children for which Clarabel and the active set are asked as well: the one fills
 its factors, the other has matrices of cells by cells."""
@@ -276,10 +280,12 @@ def test_random_passes_are_optimal_to_their_certificate(seed, monkeypatch):
         # Its point may miss constraints by its own tolerance, and so lie a little below.
         assert of_peer is None or objective == pytest.approx(of_peer, rel=2e-4, abs=1e-2)
     if x.size <= ACTIVE_SET_CELLS and not one.problem.rows:
-        monkeypatch.setattr(least_squares, "is_wide", lambda cells, told: False)
+        form = one.quadratic
+        parts = zip(PARTS, factor(form.labels, form.starts, form.weights), strict=True)
         failed = replace(record, objective_gap=np.inf)
         monkeypatch.setattr(PassProblem, "solve_by_rows", lambda one: (x, failed))
-        of_peer, peer = replace(one).solve()
+        small = replace(one, quadratic=form._replace(**dict(parts)), is_wide=False)
+        of_peer, peer = small.solve()
         assert peer.solver != record.solver
         assert objective == pytest.approx(one.objective(of_peer), rel=1e-7, abs=1e-7)
 
@@ -299,12 +305,12 @@ def test_of_many_optima_it_takes_the_one_near_the_fill():
     """Against the nearest optimum that a general solver finds, in the chi-square distance."""
     one, _ = random_pass(np.random.default_rng(2), (2, 4, 3), 2)
     x, _ = one.solve_by_rows()
-    problem = one.by_rows()
+    problem = dual_problem(one.problem, one.quadratic, one.constraints)
     target = problem.fill.T.ravel()
     weight = 1.0 / np.maximum(target, 1e-2 * problem.fill[problem.allowed].mean())
     program = LinearProgram(x.size)
     cell = np.arange(x.size).reshape(x.shape)
-    for label in one.labels:
+    for label in one.quadratic.labels:
         answers = sum_rows(x, label - label.min())
         row = np.arange(len(x))[:, None] * answers.shape[1] + label - label.min()
         program.add_rows(row.ravel(), cell.ravel(), 1.0, answers.ravel(), answers.ravel())
@@ -328,10 +334,11 @@ def test_of_many_optima_it_takes_the_one_near_the_fill():
 
 def test_what_no_histogram_meets_is_not_solved():
     one, _ = random_pass(np.random.default_rng(1), (2, 5, 3), 3)
-    beyond = replace(one.problem, group_totals=one.problem.group_totals + np.array([3, 0, 0]))
-    labels = [label - label.min() for label in one.labels]
+    group, totals = one.problem.grouped_totals
+    beyond = replace(one.problem, grouped_totals=(group, totals + np.array([3, 0, 0])))
+    labels = [label - label.min() for label in one.quadratic.labels]
     asked = [
-        QueryMeasurement(marginal((2, 5, 3), ()), one.answers[:, :1], np.ones(3)),
+        QueryMeasurement(marginal((2, 5, 3), ()), one.quadratic.answers[:, :1], np.ones(3)),
     ]
     _, record = PassProblem.build(beyond, asked, labels[:1], Pins()).solve_by_rows()
     assert record.primal_residual > least_squares.TOLERANCE
@@ -339,7 +346,7 @@ def test_what_no_histogram_meets_is_not_solved():
 
 def test_the_same_problem_has_the_same_solution_however_its_cells_are_ordered():
     one, _ = random_pass(np.random.default_rng(3), (2, 9, 4), 4)
-    problem = one.by_rows()
+    problem = dual_problem(one.problem, one.quadratic, one.constraints)
     backwards = _reordered(problem, np.arange(problem.fill.shape[0])[::-1])
     x, y = dual_newton.solve(problem)[0], dual_newton.solve(backwards)[0]
     np.testing.assert_allclose(x, y[:, ::-1], atol=1e-6)
@@ -350,8 +357,7 @@ def _reordered(problem, order):
     rows = problem.rows
     parts = [slice(rows.start[j], rows.start[j + 1]) for j in order]
     sizes = [part.stop - part.start for part in parts]
-    return replace(
-        problem,
+    return problem._replace(
         rows=rows._replace(
             start=np.concatenate([[0], np.cumsum(sizes)]),
             row=np.concatenate([rows.row[part] for part in parts]),

@@ -71,8 +71,7 @@ def families(draw):
         x.sum(axis=0),
         lower,
         upper,
-        group,
-        totals,
+        None if group is None else (group, totals),
         rows,
     )
     measurements = {
@@ -128,7 +127,7 @@ def test_areas_follow_the_rule_where_nothing_prevents_it(drawn) -> None:
     assert (found == x).all() or siblings.moves > 0
     chance, is_free = chances(problem, measurements)
     is_empty = (chance >= LEAST) & is_free
-    if problem.group_of_child is None and not problem.rows and (problem.upper == NO_BOUND).all():
+    if problem.grouped_totals is None and not problem.rows and (problem.upper == NO_BOUND).all():
         if not is_empty.all():
             assert not found[is_empty].any()
         if (found[~is_empty].sum(axis=1) > 1).any():

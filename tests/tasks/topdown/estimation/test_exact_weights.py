@@ -213,7 +213,7 @@ def test_a_root_is_solved_whatever_its_measurements_leave_unknown():
     bounds = np.zeros((1, 3), dtype=np.int64), np.full((1, 3), NO_BOUND)
     total = np.zeros(1, dtype=np.int64), np.array([4000])
     cells = np.arange(n_cells)
-    problem = SiblingProblem(["0"], cells, np.repeat(types, 126), None, *bounds, *total)
+    problem = SiblingProblem(["0"], cells, np.repeat(types, 126), None, *bounds, total)
     asked = MarginalQuery("asked", ((0, 1, 2), (0, 1), (0, 0), (0,) * 63))
     measured = {"asked": QueryMeasurement(asked, asked.answer(means), np.ones(1))}
     found = solve_passes(problem, measured, [["asked"]], weights)

@@ -37,8 +37,7 @@ def root_of(k, total=None):
         None,
         np.zeros((1, 1), dtype=np.int64),
         np.full((1, 1), NO_BOUND),
-        None if total is None else np.zeros(1, dtype=np.int64),
-        total,
+        None if total is None else (np.zeros(1, dtype=np.int64), total),
     )
 
 

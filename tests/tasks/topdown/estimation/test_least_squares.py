@@ -32,9 +32,10 @@ def constraint_violation(problem, x, pinned=()):
         of_type = x[:, problem.type_of_cell == kind].sum(axis=1)
         violations.append((problem.lower[:, kind] - of_type).max(initial=0.0))
         violations.append((of_type - problem.upper[:, kind]).max(initial=0.0))
-    if problem.group_totals is not None:
-        for group, total in enumerate(problem.group_totals):
-            violations.append(abs(x[problem.group_of_child == group].sum() - total))
+    if problem.grouped_totals is not None:
+        group_of_child, totals = problem.grouped_totals
+        for group, total in enumerate(totals):
+            violations.append(abs(x[group_of_child == group].sum() - total))
     for matrix, answers in pinned:
         violations.append(np.abs(x @ matrix.T - answers).max(initial=0.0))
     return max(violations)
@@ -74,10 +75,11 @@ def stationarity_residual(problem, measurements, names, x, pinned=()):
             mask = np.zeros((c, k))
             mask[:, j] = 1
             add(mask, 0)
-    if problem.group_totals is not None:
-        for group in range(problem.group_totals.size):
+    if problem.grouped_totals is not None:
+        group_of_child, totals = problem.grouped_totals
+        for group in range(totals.size):
             mask = np.zeros((c, k))
-            mask[problem.group_of_child == group] = 1
+            mask[group_of_child == group] = 1
             add(mask, 0)
     for matrix, _ in pinned:
         for i in range(c):
@@ -256,8 +258,7 @@ def test_infeasible_pass_fails(make_siblings):
     made = make_siblings(25, 3)
     problem = replace(
         made.problem,
-        group_of_child=np.arange(3),
-        group_totals=made.truth.sum(1) + np.array([1, 0, 0]),
+        grouped_totals=(np.arange(3), made.truth.sum(1) + np.array([1, 0, 0])),
     )
     result = solve_passes(problem, made.measurements, ALL)
     assert result.x is None
@@ -277,8 +278,7 @@ def toy_pass(parent, totals=None):
         np.array(parent),
         np.zeros((2, 1), dtype=np.int64),
         np.full((2, 1), NO_BOUND),
-        None if totals is None else np.arange(2),
-        None if totals is None else np.array(totals),
+        None if totals is None else (np.arange(2), np.array(totals)),
     )
     query = marginal_query(TOY, "detailed")
     measurement = QueryMeasurement(query, np.zeros((2, 2), dtype=np.int64), np.ones(2))

@@ -39,9 +39,10 @@ def assert_conserves(problem, x):
         of_type = x[:, problem.type_of_cell == kind].sum(1)
         assert np.all(of_type >= problem.lower[:, kind])
         assert np.all(of_type <= problem.upper[:, kind])
-    if problem.group_totals is not None:
-        for group, total in enumerate(problem.group_totals):
-            assert x[problem.group_of_child == group].sum() == total
+    if problem.grouped_totals is not None:
+        group_of_child, totals = problem.grouped_totals
+        for group, total in enumerate(totals):
+            assert x[group_of_child == group].sum() == total
 
 
 @pytest.mark.parametrize("two", [False, True])
@@ -71,8 +72,7 @@ def test_random_siblings_conserve(make_siblings, seed, n_children, noise, is_gro
             made,
             problem=replace(
                 made.problem,
-                group_of_child=group,
-                group_totals=np.bincount(group, made.truth.sum(1)).astype(np.int64),
+                grouped_totals=(group, np.bincount(group, made.truth.sum(1)).astype(np.int64)),
             ),
         )
     x, records = estimate_children("0", made.problem, made.measurements, passes_of(made))
@@ -148,8 +148,7 @@ def toy(lower, upper, parent, totals=None):
         np.array(parent),
         np.array(lower),
         np.array(upper),
-        None if totals is None else np.arange(c),
-        None if totals is None else np.array(totals),
+        None if totals is None else (np.arange(c), np.array(totals)),
     )
 
 
