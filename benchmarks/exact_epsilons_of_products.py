@@ -59,7 +59,7 @@ def of_trips(neighbors: str) -> CurveOf:
         source = {"trips": "t", "origin": "o", "destination": "d", "areas": "a"}
         privacy = {"dataset": "d", "neighbors": neighbors, "rho": str(loss)}
         settings = TripsSettings.model_validate({"input": source, "privacy": privacy})
-        return trips.exact_curve(make_trips_plan(settings, tree), settings.contribution)
+        return trips.exact_curve(make_trips_plan(settings, tree), settings.privacy)
 
     return curve
 

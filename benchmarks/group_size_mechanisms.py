@@ -35,6 +35,7 @@ from spineflow.tasks.group_sizes.estimation.estimate import (
     estimate_plan,
     relaxed_estimate,
 )
+from spineflow.tasks.group_sizes.estimation.marginal_costs import Program
 from spineflow.tasks.group_sizes.ingest.generate import GroupDataset, census_like
 from spineflow.tasks.group_sizes.ingest.regions import RegionHierarchy, hierarchy_of_rows
 from spineflow.tasks.group_sizes.measurement import true_vector
@@ -111,8 +112,8 @@ class Case:
         if plan.exact_level is not None:
             exact = self.truth[self.hierarchy.names.index(plan.exact_level)].sum(axis=1)
         if plan.mechanism in RELAXED:
-            program = plan.mechanism, noisy, self.hierarchy, self.groups, plan.weights
-            return relaxed_estimate(*program, time_limit=limit)
+            program = Program(noisy, self.hierarchy, self.groups, plan.weights)
+            return relaxed_estimate(plan.mechanism, program, time_limit=limit)
         return estimate_plan(plan, self.hierarchy, noisy, exact)
 
     def mean_error(self, plan: Plan, replicates: int, key: str) -> np.ndarray:

@@ -15,9 +15,10 @@ from pathlib import Path
 
 from spineflow.flows.replicates import run_under_seed
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.trips.ingest.files import read_plan, read_truth
+from spineflow.tasks.trips.plan import read_plan
 from spineflow.tasks.trips.product import TRIPS as PRODUCT
 from spineflow.tasks.trips.release import false_cells, level_errors, released_level
+from spineflow.tasks.trips.tree import read_truth
 
 from benchmarks.public_persons import TRIPS
 

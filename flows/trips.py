@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..tasks.runs.directory import RunDirectory
-from ..tasks.trips.ingest.files import read_plan
-from ..tasks.trips.plan import level_folder
+from ..tasks.trips.plan import level_folder, read_plan
 from ..tasks.trips.product import TRIPS
 from ..tasks.trips.settings import FULL_INFORMATION, TripsSettings
 from ..tasks.trips.steps import combine, estimate, ingest, measure, write_table

@@ -387,14 +387,14 @@ _TOP_CODE = (
 )
 
 
-def size_rules(smallest: int, largest: int, *, is_top_coded: bool = False) -> tuple[Rule, ...]:
+def size_rules(smallest: int, largest: int, is_top_coded: bool = False) -> tuple[Rule, ...]:
     """Rules of the table of sizes; with a top code no size is too large."""
     known = SIZE_RULES.one("known_region", table="sizes")
     return (known, *SIZE_RULES.of("sizes", **_size_words(smallest, largest, is_top_coded)))
 
 
 def record_rules(
-    smallest: int, largest: int, quantity: int, *, is_top_coded: bool = False
+    quantity: int, smallest: int, largest: int, is_top_coded: bool
 ) -> tuple[Rule, ...]:
     """Rules of the table of persons; the last is about groups."""
     amount = "1, 0 or empty" if quantity == 1 else f"a whole number from 0 to {quantity}"

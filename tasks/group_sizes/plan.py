@@ -306,7 +306,7 @@ def calibrate(
     is_squared = plan.rho is not None
     loss = plan.loss if plan.rho is None else 2 * plan.rho
     levels = []
-    for name, n, share in zip(names, n_regions, _merged_shares(shares, n_regions), strict=True):
+    for name, n, share in zip(names, n_regions, merged_shares(shares, n_regions), strict=True):
         moved = PUBLISHED_SENSITIVITY[plan.vector]
         if plan.calibration == PROVEN:
             moved = sensitivity(
@@ -332,7 +332,7 @@ def merged_levels(n_regions: Sequence[int | None]) -> tuple[int, ...]:
     return tuple(n_regions.index(n) for n in n_regions)
 
 
-def _merged_shares(shares: Sequence[Fraction] | None, n_regions: Sequence[int]) -> list[Fraction]:
+def merged_shares(shares: Sequence[Fraction] | None, n_regions: Sequence[int]) -> list[Fraction]:
     """The shares of the measured levels; those of merged levels are added up."""
     same_as = merged_levels(n_regions)
     distinct = sorted(set(same_as))

@@ -179,6 +179,9 @@ def sorted_with_rows(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 _MOST_DIGITS = 18
 """Longest run of digits that is certain to fit into 64 bits."""
 _WITH_POINT = re.compile(r"(-?[0-9]+)\.0*")
+NOT_A_NUMBER = -(1 << 62)
+"""The number of a blank, of another text, and of more digits than any count has."""
+_WHOLE = re.compile(r"-?[0-9]{1,13}", re.ASCII)
 _MOST_NARROW = np.iinfo(np.int16).max
 """Distinct values whose positions are kept in two bytes."""
 _ROWS_AT_ONCE = 1 << 20
@@ -237,6 +240,18 @@ class CodedColumn:
     def lookup(self, function: Callable[[str | None], object], dtype: type) -> np.ndarray:
         """`function` of every row's value, evaluated once for each distinct value."""
         return np.array([function(value) for value in self.values], dtype=dtype)[self.codes]
+
+    def whole_numbers(self) -> np.ndarray:
+        """Every row's value as a whole number, int64, or `NOT_A_NUMBER`.
+
+        >>> CodedColumn(np.array([0, 1, 2]), ("7", "-2", "1e5")).whole_numbers()[:2].tolist()
+        [7, -2]
+        """
+
+        def parsed(text: str | None) -> int:
+            return int(text) if text is not None and _WHOLE.fullmatch(text) else NOT_A_NUMBER
+
+        return self.lookup(parsed, np.int64)
 
     def counts(self) -> dict[Value, int]:
         """Number of rows of every value that occurs."""
@@ -307,6 +322,12 @@ def canonical_text(value: str | int | float | None, field: Field) -> str | None:
     if field.kind == "number" and text.isascii() and text.isdigit():
         return text.lstrip("0") or "0"
     return text
+
+
+def number_counts(numbers: np.ndarray) -> dict[Value, int]:
+    """Rows of each distinct number, None for what is no number."""
+    distinct, rows = (each.tolist() for each in np.unique(numbers, return_counts=True))
+    return {None if n == NOT_A_NUMBER else n: k for n, k in zip(distinct, rows, strict=True)}
 
 
 def without_point(text: str) -> str:

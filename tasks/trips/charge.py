@@ -47,19 +47,11 @@ from ..solvers.level_design import (
     RegularTree,
     design_levels,
 )
-from .ingest.files import read_plan, read_tree
 from .ingest.ingest import public_plan
 from .plan import Plan as TreePlan
-from .plan import (
-    areas_file,
-    largest_leaf_counts,
-    leaves_file,
-    mean_fanouts,
-    measured_file,
-    plan_file,
-    tree_file,
-)
-from .settings import FULL_INFORMATION, Contribution, TripsSettings
+from .plan import largest_leaf_counts, mean_fanouts, measured_file, plan_file, read_plan
+from .settings import FULL_INFORMATION, TripsPrivacy, TripsSettings
+from .tree import areas_file, leaves_file, read_tree, tree_file
 
 
 def epsilons_within_areas(plan: TreePlan, delta: Fraction) -> dict[str, float | str]:
@@ -102,19 +94,19 @@ def level_errors(plan: TreePlan) -> LevelErrors | None:
     return LevelErrors(names, units, tree, 1, "rho")
 
 
-def exact_curve(plan: TreePlan, contribution: Contribution) -> PrivacyCurve | None:
+def exact_curve(plan: TreePlan, privacy: TripsPrivacy) -> PrivacyCurve | None:
     """The curve between tables that differ in one person; None where it is not known."""
-    m, levels = contribution.trips, list(plan.levels)
+    m, levels = privacy.trips_per_person, list(plan.levels)
     if plan.guarantee is None or plan.threshold is not None or m >= MOST_COMBINATIONS:
         return None
     # Only the total distinguishes tables of more and of fewer trips, and the most trips are first.
     fewer = m if 0 in levels else 0
     others: Iterable[int] = [0]
-    if contribution.is_bounded:
-        others = [m] if contribution.is_exact else range(m, m - fewer - 1, -1)
+    if privacy.is_bounded:
+        others = [m] if privacy.has_invariant_total else range(m, m - fewer - 1, -1)
     largest = {level: largest_leaf_counts(plan.tree, level, 1)[0] for level in levels if level}
     # A person's distinct trips cannot all be in one node of these levels.
-    spread = [level for level, n in largest.items() if contribution.are_distinct and n < m]
+    spread = [level for level, n in largest.items() if privacy.distinct_trips and n < m]
     if any(largest[level] != 1 for level in spread):
         return None
 
@@ -129,16 +121,16 @@ def exact_curve(plan: TreePlan, contribution: Contribution) -> PrivacyCurve | No
     return known_curve({}, [choices])
 
 
-def curve_of_change(plan: TreePlan, contribution: Contribution) -> PrivacyCurve | None:
+def curve_of_change(plan: TreePlan, privacy: TripsPrivacy) -> PrivacyCurve | None:
     """The curve of one person's change, which the ledger counts, for any neighbours of the plan;
     None as `exact_curve`.
 
     Where the plan is for a person who is added or removed, a changed person may make any number of
     trips before and after.
     """
-    if not contribution.is_bounded:
-        contribution = replace(contribution, is_bounded=True, is_exact=False)
-    return exact_curve(plan, contribution)
+    if not privacy.is_bounded:
+        privacy = privacy.model_copy(update={"neighbors": BOUNDED, "total": "measured"})
+    return exact_curve(plan, privacy)
 
 
 def plan_of(settings: TripsSettings, run: RunDirectory | None = None) -> Plan:
@@ -148,13 +140,13 @@ def plan_of(settings: TripsSettings, run: RunDirectory | None = None) -> Plan:
     node at a level.
     """
     own = public_plan(settings) if run is None else read_plan(run)
-    delta, contribution = settings.report_delta, settings.contribution
+    delta, privacy = settings.report_delta, settings.privacy
     question = "whether this one's trips are there or not"
-    if contribution.is_bounded:
+    if privacy.is_bounded:
         question = "whether this one's trips are as suspected rather than others"
     cost = Cost(
-        replace(own.universe(delta), curve=curve_of_change(own, contribution)),
-        exact_curve(own, contribution),
+        replace(own.universe(delta), curve=curve_of_change(own, privacy)),
+        exact_curve(own, privacy),
         block_within=epsilons_within_areas(own, delta),
         further={} if own.threshold is None else {"threshold": own.threshold},
     )
@@ -209,7 +201,7 @@ def _contribution(settings: TripsSettings) -> str:
     """How many trips a person makes, as the settings say."""
     privacy = settings.privacy
     m = privacy.trips_per_person
-    exactly = "exactly" if settings.contribution.has_invariant_total else "at most"
+    exactly = "exactly" if privacy.has_invariant_total else "at most"
     trips = f"{exactly} {m:,} {'trip' if m == 1 else 'trips'}"
     if m > 1:
         trips += ", no two in one cell" if privacy.distinct_trips else ", wherever they go"

@@ -28,10 +28,9 @@ from ..products import measurement
 from ..runs.directory import ONLY_SHARD, RunDirectory
 from ..runs.stamps import write_parquet
 from ..tables.columns import cut_into_runs
-from .ingest.files import read_plan, read_truth
-from .plan import UNIVERSE, Plan, estimates_file, leaves_file, level_folder, measured_file
+from .plan import UNIVERSE, Plan, estimates_file, level_folder, measured_file, read_plan
 from .settings import GAUSSIAN_LEAVES, TripsSettings
-from .tree import NO_NODES, NodeCounts, Tree, TrueTree
+from .tree import NO_NODES, NodeCounts, Tree, TrueTree, leaves_file, read_truth
 
 ROWS_PER_GROUP = 1 << 20
 

@@ -44,6 +44,11 @@ estimate of a node has a variance that depends on the noise of the levels and on
 (`tasks.solvers.level_design`, on a tree of the mean fan-outs). These shares minimise the product of
 the variances of the levels below the root, so that a percent of accuracy counts the same at every
 level.
+
+The plan of a run, `spine/trips/plan.json`, has mechanism, guarantee, and the shares and squared
+sensitivities of the measured levels, or the scale and the threshold of the histogram. It is made
+once, charged, and read by every step after that: optimised shares come out of floating-point
+arithmetic that another version, or another machine, may round otherwise.
 """
 
 from __future__ import annotations
@@ -57,15 +62,16 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 
-from ..ledger.accounting import BOUNDED, PURE_DP, UNBOUNDED, ZCDP, Guarantee
+from ..ledger.accounting import PURE_DP, ZCDP, Guarantee
 from ..ledger.plan import REPORT_DELTA, Measure, UniversePlan
 from ..noise.distributions import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, Noise, exp_minus_bounds
 from ..noise.quantiles import first_that
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
+from ..runs.files import read_values, write_values
 from ..solvers.level_design import RegularTree, thousandths
-from .settings import FULL_INFORMATION, STABILITY_HISTOGRAM, TOP_DOWN, Contribution, TripsSettings
-from .tree import Tree
+from .settings import FULL_INFORMATION, STABILITY_HISTOGRAM, TOP_DOWN, TripsPrivacy, TripsSettings
+from .tree import Tree, read_tree
 
 UNIVERSE = "trips"
 
@@ -85,43 +91,28 @@ def estimates_file(run: RunDirectory, level: int, kind: str = UNIVERSE) -> Path:
     return run.estimates(kind, level_folder(level))
 
 
-def tree_file(run: RunDirectory) -> Path:
-    """The last file that ingest writes: where it is, all is."""
-    return run.root / "spine" / "trips" / "tree.json"
-
-
 def plan_file(run: RunDirectory) -> Path:
     """The plan: public."""
     return run.root / "spine" / "trips" / "plan.json"
 
 
-def leaves_file(run: RunDirectory) -> Path:
-    """The confidential counts."""
-    return run.confidential / "trips" / "leaves.parquet"
-
-
-def areas_file(run: RunDirectory) -> Path:
-    """Where the areas of the tree are kept."""
-    return tree_file(run).with_name("areas.parquet")
-
-
-def squared_sensitivity(tree: Tree, level: int, contribution: Contribution) -> int:
+def squared_sensitivity(tree: Tree, level: int, privacy: TripsPrivacy) -> int:
     """Upper bound on |a - b|^2 at a level, attained where the tree has room for it.
 
     It is 0 where neighbouring tables cannot differ: at an invariant root.
     """
-    m = contribution.trips
+    m = privacy.trips_per_person
     if level == 0:
-        return 0 if contribution.has_invariant_total else m * m
+        return 0 if privacy.has_invariant_total else m * m
     own = _filled_squares(largest_leaf_counts(tree, level, m), m)
-    if not contribution.are_distinct:
+    if not privacy.distinct_trips:
         own = m * m
-    return 2 * own if contribution.is_bounded else own
+    return 2 * own if privacy.is_bounded else own
 
 
-def l1_sensitivity(contribution: Contribution) -> int:
+def l1_sensitivity(privacy: TripsPrivacy) -> int:
     """The largest sum |a - b| at the leaves: m trips added or removed, or m of each."""
-    return contribution.trips * (2 if contribution.is_bounded else 1)
+    return privacy.trips_per_person * (2 if privacy.is_bounded else 1)
 
 
 def _filled_squares(capacities: list[int], trips: int) -> int:
@@ -159,25 +150,25 @@ class StabilityHistogram(NamedTuple):
 
 
 def stability_histogram(
-    epsilon: Fraction, delta: Fraction, contribution: Contribution
+    privacy: TripsPrivacy, epsilon: Fraction, delta: Fraction
 ) -> StabilityHistogram:
     """The histogram that is (epsilon, delta)-differentially private, with the least threshold.
 
-    >>> stability_histogram(Fraction(1), Fraction(1, 10**8), Contribution())
+    >>> stability_histogram(TripsPrivacy(dataset="d"), Fraction(1), Fraction(1, 10**8))
     StabilityHistogram(scale=Fraction(2, 1), threshold=37)
     """
-    scale = l1_sensitivity(contribution) / epsilon
+    scale = l1_sensitivity(privacy) / epsilon
     allowed = min(delta, 1 - _exp_minus(1 / scale)[1])
-    least = contribution.trips + 1
-    above = first_that(lambda k: listing_bound(least + k, scale, contribution) <= allowed)
+    least = privacy.trips_per_person + 1
+    above = first_that(lambda k: listing_bound(least + k, scale, privacy) <= allowed)
     return StabilityHistogram(scale, least + above)
 
 
-def listing_bound(threshold: int, scale: Fraction, contribution: Contribution) -> Fraction:
+def listing_bound(threshold: int, scale: Fraction, privacy: TripsPrivacy) -> Fraction:
     """Upper bound on delta_1 at a threshold above m, rounded up."""
-    m = contribution.trips
+    m = privacy.trips_per_person
     spread_out = m * _chance_bound(threshold - 1, scale)
-    if contribution.are_distinct:
+    if privacy.distinct_trips:
         return spread_out
     return max(spread_out, _chance_bound(threshold - m, scale))
 
@@ -196,14 +187,14 @@ def _exp_minus(x: Fraction) -> tuple[Fraction, Fraction]:
 SMALLEST_SHARE = 1e-3
 
 
-def measured_levels(tree: Tree, contribution: Contribution) -> tuple[int, ...]:
+def measured_levels(tree: Tree, privacy: TripsPrivacy) -> tuple[int, ...]:
     """The levels that a top-down mechanism measures.
 
     All, less an invariant root and less levels with as many nodes as the level above: every node of
     these is an only child and has its parent's count, so that noise would buy nothing. The leaves
     are measured in any case if no other level is.
     """
-    first = 1 if contribution.has_invariant_total else 0
+    first = 1 if privacy.has_invariant_total else 0
     levels = tuple(
         level
         for level in range(first, tree.depth + 1)
@@ -213,7 +204,7 @@ def measured_levels(tree: Tree, contribution: Contribution) -> tuple[int, ...]:
 
 
 def level_measures(
-    tree: Tree, contribution: Contribution, rho: Fraction | None, shares: Mapping[int, Fraction]
+    tree: Tree, privacy: TripsPrivacy, rho: Fraction | None, shares: Mapping[int, Fraction]
 ) -> dict[int, Measure]:
     """The measured levels with these shares of rho, None without noise.
 
@@ -224,7 +215,7 @@ def level_measures(
         raise ValueError("the shares of the levels must be positive and add to exactly 1")
     found = {}
     for level, share in sorted(shares.items()):
-        moved = squared_sensitivity(tree, level, contribution)
+        moved = squared_sensitivity(tree, level, privacy)
         noise = None if rho is None else Noise(DISCRETE_GAUSSIAN, moved / (2 * rho * share))
         found[level] = _measure(tree, level, noise, share, "counts", moved)
     return found
@@ -254,7 +245,7 @@ def mean_fanouts(tree: Tree) -> list[float]:
 
 
 def optimised_shares(
-    tree: Tree, contribution: Contribution, levels: Sequence[int]
+    tree: Tree, privacy: TripsPrivacy, levels: Sequence[int]
 ) -> dict[int, Fraction]:
     """Shares of the measured `levels`, thousandths that add to exactly 1."""
     fanouts = mean_fanouts(tree)
@@ -262,13 +253,13 @@ def optimised_shares(
     counted = [
         level for level, fanout in enumerate(fanouts, start=1) if fanout > 1 or level in levels
     ]
-    squares = np.array([squared_sensitivity(tree, level, contribution) for level in levels])
+    squares = np.array([squared_sensitivity(tree, level, privacy) for level in levels])
 
     def shares_of(parameters: np.ndarray) -> np.ndarray:
         weights = np.exp(parameters - parameters.max())
         return SMALLEST_SHARE + (1 - SMALLEST_SHARE * len(levels)) * weights / weights.sum()
 
-    regular = RegularTree(tuple(fanouts), contribution.has_invariant_total)
+    regular = RegularTree(tuple(fanouts), privacy.has_invariant_total)
 
     def log_product(parameters: np.ndarray) -> float:
         precisions = np.zeros(tree.depth + 1)
@@ -345,15 +336,14 @@ class Plan(TreelessPlan):
 
 def make_plan(settings: TripsSettings, tree: Tree) -> Plan:
     """The plan of a run; raises InputRefused for shares that do not fit the tree."""
-    name, contribution = settings.mechanism.name, settings.contribution
-    neighbors = BOUNDED if contribution.is_bounded else UNBOUNDED
+    name, privacy = settings.mechanism.name, settings.privacy
     if name == STABILITY_HISTOGRAM:
         noise, guarantee, threshold, moved = None, None, 1, None
-        if not settings.privacy.infinite:
-            epsilon, delta = settings.privacy.epsilon_and_delta
-            scale, threshold = stability_histogram(epsilon, delta, contribution)
-            noise, moved = Noise(DISCRETE_LAPLACE, scale), l1_sensitivity(contribution)
-            guarantee = Guarantee(PURE_DP, epsilon, neighbors, delta)
+        if not privacy.infinite:
+            epsilon, delta = privacy.epsilon_and_delta
+            scale, threshold = stability_histogram(privacy, epsilon, delta)
+            noise, moved = Noise(DISCRETE_LAPLACE, scale), l1_sensitivity(privacy)
+            guarantee = Guarantee(PURE_DP, epsilon, privacy.neighbors, delta)
         leaves = _measure(tree, tree.depth, noise, Fraction(1), "positive counts", moved)
         return Plan(name, guarantee, {tree.depth: leaves}, threshold, True, tree)
     shares: Mapping[int, Fraction] = {tree.depth: Fraction(1)}
@@ -365,8 +355,8 @@ def make_plan(settings: TripsSettings, tree: Tree) -> Plan:
     rho = settings.rho
     return Plan(
         name,
-        None if rho is None else Guarantee(ZCDP, rho, neighbors),
-        level_measures(tree, contribution, rho, shares),
+        None if rho is None else Guarantee(ZCDP, rho, privacy.neighbors),
+        level_measures(tree, privacy, rho, shares),
         None,
         measures_all,
         tree,
@@ -374,11 +364,11 @@ def make_plan(settings: TripsSettings, tree: Tree) -> Plan:
 
 
 def _shares(settings: TripsSettings, tree: Tree) -> Mapping[int, Fraction]:
-    levels = measured_levels(tree, settings.contribution)
+    levels = measured_levels(tree, settings.privacy)
     given = settings.mechanism.shares
     if isinstance(given, str):
         if given == "optimised":
-            return optimised_shares(tree, settings.contribution, levels)
+            return optimised_shares(tree, settings.privacy, levels)
         return geometric_shares(levels, settings.mechanism.share_ratio)
     if len(given) != len(levels):
         raise InputRefused(
@@ -386,3 +376,14 @@ def _shares(settings: TripsSettings, tree: Tree) -> Mapping[int, Fraction]:
             f"({', '.join(tree.level_name(level) for level in levels)}); list one for each."
         )
     return dict(zip(levels, given, strict=True))
+
+
+def write_plan(run: RunDirectory, plan: Plan) -> None:
+    """Write a plan in one step, but for its tree, which has files of its own."""
+    facts = {name: value for name, value in vars(plan).items() if name != "tree"}
+    write_values(plan_file(run), TreelessPlan(**facts))
+
+
+def read_plan(run: RunDirectory) -> Plan:
+    """The plan of a run, which its ingest has written."""
+    return Plan(**vars(read_values(plan_file(run), TreelessPlan)), tree=read_tree(run).tree)

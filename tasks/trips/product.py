@@ -11,14 +11,12 @@ from ..products.comparison import read_errors
 from ..products.product import Accuracy, Checks, Figures, Product, Rules, Words, count_released_rows
 from ..runs.directory import RunDirectory
 from .charge import measurement_files, plan_of
-from .ingest.files import read_plan, read_tree
 from .ingest.ingest import AcceptedTrips, check_input, refuse_delta_of
-from .plan import leaves_file, make_plan
+from .plan import make_plan, read_plan
 from .release import (
     FIGURES,
     KEYS,
     RANGE_QUERIES,
-    conversion_sentence,
     delta_warning,
     facts_of_run,
     false_cells,
@@ -28,6 +26,7 @@ from .release import (
     write_accuracy,
 )
 from .settings import TripsSettings
+from .tree import leaves_file, read_tree
 
 
 def check_settings_against_input(
@@ -71,7 +70,6 @@ TRIPS: Product = Product(
     Rules(check_input, check_settings_against_input),
     Checks(lambda run, settings: run_checks(run.root, run.unchecked_release), check_privacy),
     Words(
-        budget=lambda settings, plan: conversion_sentence(settings),
         certificate=facts,
         report=report,
         summary=summary,

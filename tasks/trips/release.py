@@ -70,7 +70,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from ..pages.document import Block, Document, Table, parts_of
+from ..pages.document import Document, Table
 from ..products.budget import Cost
 from ..products.comparison import errors_table, write_errors
 from ..products.plan import Plan
@@ -79,10 +79,9 @@ from ..runs.directory import RunDirectory
 from ..runs.files import NOT_PRIVATE, replacing
 from ..runs.stamps import stamp_at
 from .estimation.estimate import measured_tree
-from .ingest.files import RunTree, read_plan, read_tree, read_truth
 from .measurement import ROWS_PER_GROUP, node_columns, node_keys, read_nodes
 from .plan import Plan as TreePlan
-from .plan import estimates_file, largest_leaf_counts, measured_file
+from .plan import estimates_file, largest_leaf_counts, measured_file, read_plan
 from .settings import (
     FULL_INFORMATION,
     GAUSSIAN_LEAVES,
@@ -91,7 +90,7 @@ from .settings import (
     TDA_CHEBYSHEV,
     TripsSettings,
 )
-from .tree import NodeCounts, Tree, TrueTree, sum_by_key
+from .tree import NodeCounts, RunTree, Tree, TrueTree, read_tree, read_truth, sum_by_key
 
 TABLE = "trips"
 RANGE_QUERIES = "range_queries.parquet"
@@ -416,13 +415,6 @@ def report(
         },
         accuracy=None if accuracy is None else _accuracy(accuracy),
     )
-
-
-def conversion_sentence(settings: TripsSettings) -> tuple[Block, ...]:
-    """The rho that the tight conversion of epsilon and delta would allow, where the simple one was
-    used."""
-    _, _, (section,) = parts_of("trips/templates/conversion.md.j2", settings=settings)
-    return section.blocks
 
 
 def delta_warning(settings: TripsSettings, n_trips: int) -> str | None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from ..ledger.accounting import rho_from_epsilon_simple, rho_from_epsilon_tight
+from ..ledger.accounting import BOUNDED, rho_from_epsilon_simple, rho_from_epsilon_tight
 from ..runs.settings import (
     Conditions,
     ExactFraction,
@@ -47,27 +46,6 @@ TOP_DOWN = (INFTDA, TDA_L2, TDA_CHEBYSHEV, FULL_INFORMATION)
 """Those whose estimates are consistent and not negative, with an exact invariant root."""
 
 CHEBYSHEV = "chebyshev"
-
-
-@dataclass(frozen=True)
-class Contribution:
-    """Definition of neighbouring tables.
-
-    is_bounded : one person is changed; otherwise one is added or removed.
-    trips : m, the most trips of a person.
-    are_distinct : no person has two trips in one leaf.
-    is_exact : every person makes exactly m trips.
-    """
-
-    is_bounded: bool = True
-    trips: int = 1
-    are_distinct: bool = False
-    is_exact: bool = True
-
-    @property
-    def has_invariant_total(self) -> bool:
-        """Whether neighbouring tables have the same number of trips."""
-        return self.is_bounded and self.is_exact
 
 
 SHARE_RULES = ("uniform", "geometric", "optimised")
@@ -157,6 +135,16 @@ class TripsPrivacy(PrivacySettings):
     """Whether the number of trips is released exactly; None follows from the neighbours."""
 
     @property
+    def is_bounded(self) -> bool:
+        """Whether neighbouring tables differ in a person who is changed, not added or removed."""
+        return self.neighbors == BOUNDED
+
+    @property
+    def has_invariant_total(self) -> bool:
+        """Whether neighbouring tables have the same number of trips, m of every person."""
+        return self.is_bounded and self.total != "measured"
+
+    @property
     def epsilon_and_delta(self) -> tuple[Fraction, Fraction]:
         """The budget where it is not rho; raises ValueError where one of the two is missing."""
         if self.epsilon is None or self.delta is None:
@@ -204,17 +192,6 @@ class TripsSettings(ProductSettings):
     mechanism: TripsMechanism = TripsMechanism()
 
     @property
-    def contribution(self) -> Contribution:
-        """Definition of neighbouring tables."""
-        privacy = self.privacy
-        return Contribution(
-            is_bounded=privacy.neighbors == "bounded",
-            trips=privacy.trips_per_person,
-            are_distinct=privacy.distinct_trips,
-            is_exact=privacy.total != "measured",
-        )
-
-    @property
     def rho(self) -> Fraction | None:
         """The zCDP budget, converted if epsilon and delta are given; None is infinite."""
         if self.privacy.infinite:
@@ -222,15 +199,6 @@ class TripsSettings(ProductSettings):
         if self.privacy.rho is not None:
             return self.privacy.rho
         return RHO_FROM_EPSILON[self.privacy.conversion](*self.privacy.epsilon_and_delta)
-
-    @property
-    def other_rho(self) -> Fraction | None:
-        """The rho that the tight conversion would give where the simple one was chosen."""
-        privacy = self.privacy
-        is_converted = privacy.epsilon is not None and self.mechanism.name != STABILITY_HISTOGRAM
-        if privacy.infinite or not is_converted or privacy.conversion == "tight":
-            return None
-        return rho_from_epsilon_tight(*privacy.epsilon_and_delta)
 
     @property
     def report_delta(self) -> Fraction:

@@ -8,12 +8,12 @@ from ..runs.directory import RunDirectory
 from ..runs.handles import Made, once
 from ..runs.steps import step
 from .estimation.estimate import combine_levels, estimate_level
-from .ingest.files import read_plan
 from .ingest.ingest import ingest_input
 from .measurement import estimate_kind, measure_level
-from .plan import estimates_file, measured_file, tree_file
+from .plan import estimates_file, measured_file, read_plan
 from .release import TABLE, write_release
 from .settings import TripsSettings
+from .tree import tree_file
 
 
 @step("ingest trips", TripsSettings, run_name="ingest")

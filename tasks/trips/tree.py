@@ -11,17 +11,30 @@ so that a level's nodes are integers for any number of dimensions, and unused no
 
 Nodes of a level with their counts, and the confidential tree: the true counts of its nodes, of
 which the positive ones are kept.
+
+The tree of a run and its confidential leaves are files of the run directory:
+
+spine/trips/areas.parquet     dimension, depth, level, code, parent: public areas, in order
+spine/trips/tree.json         what each level refines, the release's columns, and the total
+                              number of trips where it is an invariant
+confidential/trips/leaves.parquet     key, count of the positive leaves
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from ...geography.hierarchy import AreaHierarchy, AreaLevel
+from ..runs.directory import RunDirectory
+from ..runs.files import cache_unchanged, read_record, write_record
+from ..runs.stamps import write_parquet
 
 ROOT = ""
 """Code of the one area of a hierarchy's root level, which no file names."""
@@ -272,3 +285,94 @@ def sum_by_key(keys: np.ndarray, counts: np.ndarray) -> NodeCounts:
     unique, starts = np.unique(keys[order], return_index=True)
     sums = np.add.reduceat(counts[order], starts) if starts.size else counts[:0]
     return NodeCounts(unique, sums).at(sums != 0)
+
+
+def tree_file(run: RunDirectory) -> Path:
+    """The last file that ingest writes: where it is, all is."""
+    return run.root / "spine" / "trips" / "tree.json"
+
+
+def areas_file(run: RunDirectory) -> Path:
+    """Where the areas of the tree are kept."""
+    return tree_file(run).with_name("areas.parquet")
+
+
+def leaves_file(run: RunDirectory) -> Path:
+    """The confidential counts."""
+    return run.confidential / "trips" / "leaves.parquet"
+
+
+@dataclass(frozen=True)
+class PlaceColumn:
+    """A column of the input, and of the released table: the codes of a dimension at one depth.
+
+    A row's place in a dimension is its finest column. `is_integer` records whether the input's
+    column held integers, as the release's then does.
+    """
+
+    name: str
+    dimension: int
+    depth: int
+    is_integer: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class RunTree:
+    """The public facts of a run's input: the tree, the columns of places, an invariant total."""
+
+    tree: Tree
+    columns: tuple[PlaceColumn, ...]
+    total: int | None = None
+
+
+def write_tree(run: RunDirectory, run_tree: RunTree) -> None:
+    """Write the areas, followed by the tree."""
+    tree = run_tree.tree
+    rows = [
+        (dimension.name, depth, level.name, code, parent)
+        for dimension in tree.dimensions
+        for depth, level in enumerate(dimension.levels)
+        for code, parent in zip(level.codes.tolist(), level.parent.tolist(), strict=True)
+    ]
+    columns = [pa.array(column) for column in zip(*rows, strict=True)]
+    areas = pa.table(columns, names=["dimension", "depth", "level", "code", "parent"])
+    write_parquet(areas_file(run), areas, compression="zstd")
+    facts = {
+        "dimensions": [dimension.name for dimension in tree.dimensions],
+        "refined": list(tree.refined),
+        "columns": [asdict(column) for column in run_tree.columns],
+        "total": run_tree.total,
+    }
+    write_record(tree_file(run), facts)
+
+
+@cache_unchanged(tree_file, at_most=2)
+def read_tree(run: RunDirectory) -> RunTree:
+    """The tree that ingest wrote."""
+    facts = read_record(tree_file(run))
+    areas = pq.read_table(areas_file(run)).to_pandas()
+    dimensions = []
+    for name in facts["dimensions"]:
+        own = areas[areas["dimension"] == name]
+        levels = tuple(
+            AreaLevel(
+                str(at_depth["level"].iloc[0]),
+                at_depth["code"].to_numpy(dtype=object),
+                at_depth["parent"].to_numpy(dtype=np.int64),
+            )
+            for _, at_depth in own.groupby("depth")
+        )
+        dimensions.append(Hierarchy(levels, name))
+    return RunTree(
+        Tree(tuple(dimensions), tuple(facts["refined"])),
+        tuple(PlaceColumn(**column) for column in facts["columns"]),
+        facts["total"],
+    )
+
+
+@cache_unchanged(leaves_file, at_most=1)
+def read_truth(run: RunDirectory) -> TrueTree:
+    """The confidential tree."""
+    table = pq.read_table(leaves_file(run))
+    leaves = NodeCounts(table["key"].to_numpy(), table["count"].to_numpy())
+    return TrueTree(read_tree(run).tree, leaves)

@@ -25,14 +25,14 @@ from spineflow.tasks.runs.settings_files import dump_settings, load_settings
 from spineflow.tasks.trips import plan as workload_budget
 from spineflow.tasks.trips.charge import curve_of_change
 from spineflow.tasks.trips.estimation.estimate import estimate_level
-from spineflow.tasks.trips.ingest.files import read_plan, read_tree, read_truth, write_plan
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 from spineflow.tasks.trips.ingest.ingest import ingest_input
 from spineflow.tasks.trips.measurement import read_nodes
-from spineflow.tasks.trips.plan import estimates_file, measured_file
+from spineflow.tasks.trips.plan import estimates_file, measured_file, read_plan, write_plan
 from spineflow.tasks.trips.product import TRIPS
 from spineflow.tasks.trips.release import released_level
 from spineflow.tasks.trips.settings import TripsSettings
+from spineflow.tasks.trips.tree import read_tree, read_truth
 
 from tests.flows.in_process import judged_once
 from tests.tasks.ledger.exact_charges import check_exact_charge, check_noise_of_curve
@@ -180,9 +180,7 @@ def test_a_level_that_must_be_measured_is_missed(country: Path, tmp_path: Path, 
     ingest_input(run, settings)
     plan = read_plan(run)
     shares = workload_budget.geometric_shares([level for level in plan.levels if level != skipped])
-    measures = workload_budget.level_measures(
-        plan.tree, settings.contribution, settings.rho, shares
-    )
+    measures = workload_budget.level_measures(plan.tree, settings.privacy, settings.rho, shares)
     write_plan(run, replace(plan, measures=measures))
     with pytest.raises(BudgetRefused, match=f"level {skipped} is not measured"):
         TRIPS.charge_run(run, settings)
@@ -280,7 +278,7 @@ def test_the_ledger_has_the_curve_of_who_is_changed(
     check_exact_charge(
         lambda: TRIPS.charge_run(run, settings),
         tmp_path / "ledger.db",
-        curve_of_change(read_plan(run), settings.contribution),
+        curve_of_change(read_plan(run), settings.privacy),
     )
 
 

@@ -14,11 +14,10 @@ from spineflow.flows.trips import tree_to_table
 from spineflow.tasks.products.registry import product
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
-from spineflow.tasks.trips.ingest.files import read_plan
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 from spineflow.tasks.trips.ingest.ingest import ingest_input
-from spineflow.tasks.trips.plan import squared_sensitivity
-from spineflow.tasks.trips.settings import Contribution, TripsSettings
+from spineflow.tasks.trips.plan import read_plan, squared_sensitivity
+from spineflow.tasks.trips.settings import TripsPrivacy, TripsSettings
 from spineflow.validation.plan import sha256
 from spineflow.validation.trips import ALWAYS, TOP_DOWN, read_tree, run_checks
 from spineflow.validation.trips import squared_sensitivity as recomputed_sensitivity
@@ -240,12 +239,12 @@ def test_runs_of_other_settings_pass(tmp_path: Path, overrides: tuple[str, ...])
 @pytest.mark.parametrize("distinct", [True, False])
 def test_sensitivities_are_recomputed_alike(good_run, trips: int, distinct: bool) -> None:
     run, settings = good_run
-    privacy = {"trips_per_person": trips, "distinct_trips": distinct, "neighbors": "bounded"}
+    told = {"trips_per_person": trips, "distinct_trips": distinct, "neighbors": "bounded"}
     own = read_plan(run).tree
-    contribution = Contribution(trips=trips, are_distinct=distinct)
+    privacy = TripsPrivacy(dataset="d", trips_per_person=trips, distinct_trips=distinct)
     for level in range(own.depth + 1):
-        theirs = recomputed_sensitivity(read_tree(run.root), level, privacy)
-        assert theirs == squared_sensitivity(own, level, contribution)
+        theirs = recomputed_sensitivity(read_tree(run.root), level, told)
+        assert theirs == squared_sensitivity(own, level, privacy)
 
 
 @pytest.mark.slow

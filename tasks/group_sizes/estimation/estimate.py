@@ -37,7 +37,7 @@ nor levels to the total. They are here to compare with, and are slow.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 from numba import njit
@@ -62,7 +62,7 @@ from ..plan import (
     merged_levels,
 )
 from ..settings import GroupSizesSettings
-from .marginal_costs import hierarchical_optimum, share_out
+from .marginal_costs import Program, Rows, hierarchical_optimum, share_out
 from .transport import hierarchical_optimum_of_rows
 
 LARGEST_SUM = 1 << 60
@@ -135,22 +135,17 @@ def isotonic_integers(
     return np.clip(result, low, high, out=result)
 
 
-def chain_optimum(
-    noisy: Sequence[np.ndarray], hierarchy: RegionHierarchy, total: int, weights: Sequence[int]
-) -> np.ndarray:
-    """Group sizes of the finest regions, (n_leaves, n_sizes), that solve the chain exactly.
-
-    Args:
-        noisy: for each level, root first, the noisy chained cumulative counts (n, n_sizes).
-        total: the public number of groups.
-        weights: integer weight of each level's squared distances.
+def chain_optimum(program: Program) -> np.ndarray:
+    """Group sizes of the finest regions, (n_leaves, n_sizes), that solve the chain exactly, from
+    chained cumulative counts.
 
     Counts of coarser regions are sums of the result.
     """
+    noisy, hierarchy, total = program.noisy, program.hierarchy, program.total
     n_sizes = noisy[0].shape[1]
     weighted = np.zeros((n_sizes, hierarchy.n_leaves), dtype=np.int64)
     weight = np.zeros(hierarchy.n_leaves, dtype=np.int64)
-    for level, offsets, level_weight in zip(noisy, hierarchy.leaves, weights, strict=True):
+    for level, offsets, level_weight in zip(noisy, hierarchy.leaves, program.weights, strict=True):
         last = offsets[1:] - 1
         weighted[:, last] += level_weight * level.T
         weight[last] += level_weight
@@ -166,70 +161,29 @@ TIME_LIMIT = 1800.0
 """Seconds that the paper allows a mechanism."""
 
 
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """The regions of the level at `depth` have `totals` groups each, which is public."""
-
-    depth: int
-    totals: np.ndarray
-
-    def bounds(self, hierarchy: RegionHierarchy) -> list[np.ndarray]:
-        """For each level the number of groups of its regions, or below the rows that of their
-        regions."""
-        bounds = []
-        for depth in range(len(hierarchy.levels)):
-            if depth < self.depth:
-                within = hierarchy.ancestors(depth, self.depth)
-                bounds.append(np.bincount(within, self.totals).astype(np.int64))
-            else:
-                bounds.append(self.totals[hierarchy.ancestors(self.depth, depth)])
-        return bounds
+def exact_hierarchical(program: Program) -> np.ndarray:
+    """`hierarchical_optimum`, with the public numbers of groups by region kept if there are any."""
+    if program.rows is None or len(program.rows.totals) == 1:
+        return hierarchical_optimum(program)
+    return hierarchical_optimum_of_rows(program, program.rows)
 
 
-def exact_hierarchical(
-    noisy: Sequence[np.ndarray],
-    hierarchy: RegionHierarchy,
-    total: int,
-    weights: Sequence[int],
-    rows: Rows | None = None,
-) -> np.ndarray:
-    """`hierarchical_optimum`, with the numbers of groups of `rows` kept if there are any."""
-    if rows is None or len(rows.totals) == 1:
-        return hierarchical_optimum(noisy, hierarchy, total, weights)
-    return hierarchical_optimum_of_rows(noisy, hierarchy, rows.depth, rows.totals, weights)
+def estimate_sizes(mechanism: str, program: Program) -> list[np.ndarray]:
+    """Non-negative integers (n, n_sizes) for every level, root first, by one of `plan.VECTOR_OF`.
 
-
-def estimate_sizes(
-    mechanism: str,
-    noisy: Sequence[np.ndarray],
-    hierarchy: RegionHierarchy,
-    total: int,
-    weights: Sequence[int],
-    *,
-    rows: Rows | None = None,
-) -> list[np.ndarray]:
-    """Non-negative integers (n, n_sizes) for every level, root first.
-
-    Args:
-        mechanism: one of `plan.VECTOR_OF`.
-        noisy: for each level the noisy vector that the mechanism measures, (n, n_sizes).
-        total: the public number of groups.
-        weights: integer weight of each level's squared distances (`plan.level_weights`);
-            `topdown` has no use for them. All levels but the finest and, with `topdown`, the root
-            may have weight 0 for no measurement.
-        rows: public numbers of groups by region, for the mechanisms of `KEEP_ROWS`.
-
-    Children add to their parents and every level to the total, except for the relaxed baselines.
-    Raises SolveFailed if a relaxed program does not finish.
+    `topdown` has no use for weights, but needs a measured root. Children add to their parents and
+    every level to the total, except for the relaxed baselines. Raises SolveFailed if a relaxed
+    program does not finish.
     """
     if mechanism in RELAXED:
-        return relaxed_estimate(mechanism, noisy, hierarchy, total, weights)
-    if mechanism == TOPDOWN:
-        return hierarchy.sum_up(topdown_estimate(noisy, hierarchy, total))
-    if mechanism == CHAIN_DP:
-        return hierarchy.sum_up(chain_optimum(noisy, hierarchy, total, weights))
-    exact = {HIERARCHICAL_DP: exact_hierarchical, CUMULATIVE_DP: cumulative_estimate}[mechanism]
-    return hierarchy.sum_up(exact(noisy, hierarchy, total, weights, rows))
+        return relaxed_estimate(mechanism, program)
+    consistent = {
+        TOPDOWN: topdown_estimate,
+        CHAIN_DP: chain_optimum,
+        HIERARCHICAL_DP: exact_hierarchical,
+        CUMULATIVE_DP: cumulative_estimate,
+    }
+    return program.hierarchy.sum_up(consistent[mechanism](program))
 
 
 def read_noisy(run: RunDirectory, plan: Plan, hierarchy: RegionHierarchy) -> list[np.ndarray]:
@@ -275,15 +229,9 @@ def estimate_plan(
     depths = sorted(kept)
     if exact is not None:
         rows = Rows(depths.index(first[hierarchy.names.index(plan.exact_level)]), exact)
-    found = estimate_sizes(
-        plan.mechanism,
-        [noisy[depth] for depth in depths],
-        hierarchy.restricted(depths),
-        plan.groups,
-        [plan.weights[depth] for depth in depths],
-        rows=rows,
-    )
-    estimates = dict(zip(depths, found, strict=True))
+    measured, weights = [noisy[own] for own in depths], [plan.weights[own] for own in depths]
+    program = Program(measured, hierarchy.restricted(depths), plan.groups, weights, rows)
+    estimates = dict(zip(depths, estimate_sizes(plan.mechanism, program), strict=True))
     for depth in reversed(range(len(noisy))):
         if depth not in estimates and first[depth] in estimates:
             estimates[depth] = estimates[first[depth]]
@@ -321,37 +269,27 @@ def monotone_sizes(noisy: np.ndarray, total: int | np.ndarray, *, is_exact: bool
     return np.diff(monotone, axis=1, prepend=0)
 
 
-def cumulative_estimate(
-    noisy: Sequence[np.ndarray],
-    hierarchy: RegionHierarchy,
-    total: int,
-    weights: Sequence[int],
-    rows: Rows | None = None,
-) -> np.ndarray:
-    """Group sizes of the finest regions, (n_leaves, n_sizes), from noisy cumulative counts.
-
-    Arguments as for `exact_hierarchical`, which is the second step. A level of weight 0 was not
-    measured.
+def cumulative_estimate(program: Program) -> np.ndarray:
+    """Group sizes of the finest regions, (n_leaves, n_sizes), from noisy cumulative counts, by
+    `exact_hierarchical` in the second step.
     """
-    rows = rows or Rows(0, np.array([total]))
+    rows = program.rows or Rows(0, np.array([program.total]))
+    levels = zip(program.noisy, rows.bounds(program.hierarchy), program.weights, strict=True)
     sizes = [
         monotone_sizes(level, bound, is_exact=depth <= rows.depth) if weight else level
-        for depth, (level, bound, weight) in enumerate(
-            zip(noisy, rows.bounds(hierarchy), weights, strict=True)
-        )
+        for depth, (level, bound, weight) in enumerate(levels)
     ]
-    return exact_hierarchical(sizes, hierarchy, total, weights, rows)
+    return exact_hierarchical(replace(program, noisy=sizes))
 
 
-def topdown_estimate(
-    noisy: Sequence[np.ndarray], hierarchy: RegionHierarchy, total: int
-) -> np.ndarray:
+def topdown_estimate(program: Program) -> np.ndarray:
     """Group sizes of the finest regions, (n_leaves, n_sizes), from noisy counts of every level."""
-    n_sizes = noisy[0].shape[1]
+    root, *below = program.noisy
+    n_sizes = root.shape[1]
     size = np.arange(n_sizes)[:, None]
-    counts = share_out(noisy[0][0], np.array([0, n_sizes]), np.array([total]))
-    for depth, level in enumerate(noisy[1:]):
-        offsets = hierarchy.children(depth)
+    counts = share_out(root[0], np.array([0, n_sizes]), np.array([program.total]))
+    for depth, level in enumerate(below):
+        offsets = program.hierarchy.children(depth)
         families = np.append((size * len(level) + offsets[:-1]).reshape(-1), n_sizes * len(level))
         favoured = (size % np.diff(offsets)).reshape(-1)
         counts = share_out(level.T.reshape(-1), families, counts, favoured)
@@ -359,13 +297,7 @@ def topdown_estimate(
 
 
 def relaxed_estimate(
-    mechanism: str,
-    noisy: Sequence[np.ndarray],
-    hierarchy: RegionHierarchy,
-    total: int,
-    weights: Sequence[int],
-    *,
-    time_limit: float = TIME_LIMIT,
+    mechanism: str, relaxed: Program, *, time_limit: float = TIME_LIMIT
 ) -> list[np.ndarray]:
     """Rounded group sizes of every level, (n, n_sizes) each, from the mechanism's noisy vectors.
 
@@ -373,9 +305,9 @@ def relaxed_estimate(
     not finish within `time_limit` seconds.
     """
     is_cumulative = mechanism == CUMULATIVE
-    program, column = _consistent(noisy, hierarchy)
+    noisy, (program, column) = relaxed.noisy, _consistent(relaxed)
     of_all = column[0][0, -1:] if is_cumulative else column[0][0]
-    program.add_rows(np.zeros(len(of_all), dtype=np.int64), of_all, 1.0, np.array([total]))
+    program.add_rows(np.zeros(len(of_all), dtype=np.int64), of_all, 1.0, np.array([relaxed.total]))
     if is_cumulative:
         # Monotone counts of the finest regions add to monotone counts of all others.
         later, earlier = column[-1][:, 1:].reshape(-1), column[-1][:, :-1].reshape(-1)
@@ -388,7 +320,7 @@ def relaxed_estimate(
             np.full(len(row), np.inf),
         )
     target = np.concatenate([level.reshape(-1) for level in noisy]).astype(np.float64)
-    weight = np.repeat(np.array(weights, dtype=np.float64), [level.size for level in noisy])
+    weight = np.repeat(np.array(relaxed.weights, dtype=np.float64), [level.size for level in noisy])
     result = program.solve(-2 * weight * target, diagonal=2 * weight, time_limit=time_limit)
     if result.status is not SolveStatus.OPTIMAL or result.x is None:
         raise SolveFailed(
@@ -400,13 +332,12 @@ def relaxed_estimate(
     return [np.diff(level, axis=1, prepend=0) for level in rounded] if is_cumulative else rounded
 
 
-def _consistent(
-    noisy: Sequence[np.ndarray], hierarchy: RegionHierarchy
-) -> tuple[LinearProgram, list[np.ndarray]]:
-    """A program with a column for every count, in which children add to their parents.
+def _consistent(relaxed: Program) -> tuple[LinearProgram, list[np.ndarray]]:
+    """A linear program with a column for every count, in which children add to their parents.
 
     Also returns each level's columns, (n, n_sizes).
     """
+    noisy = relaxed.noisy
     ends = np.cumsum([level.size for level in noisy])
     column = [
         np.arange(end - level.size, end).reshape(level.shape)
@@ -416,7 +347,7 @@ def _consistent(
     for depth in range(len(noisy) - 1):
         parents, children = column[depth], column[depth + 1]
         row = np.arange(parents.size).reshape(parents.shape)
-        below = row[hierarchy.levels[depth + 1].parent]
+        below = row[relaxed.hierarchy.levels[depth + 1].parent]
         program.add_rows(
             np.concatenate([row.reshape(-1), below.reshape(-1)]),
             np.concatenate([parents.reshape(-1), children.reshape(-1)]),

@@ -35,12 +35,52 @@ operations on integers, and there are as many passes as counts have binary digit
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
 from ..ingest.regions import RegionHierarchy
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The regions of the level at `depth` have `totals` groups each, which is public."""
+
+    depth: int
+    totals: np.ndarray
+
+    def bounds(self, hierarchy: RegionHierarchy) -> list[np.ndarray]:
+        """For each level the number of groups of its regions, or below the rows that of their
+        regions."""
+        bounds = []
+        for depth in range(len(hierarchy.levels)):
+            if depth < self.depth:
+                within = hierarchy.ancestors(depth, self.depth)
+                bounds.append(np.bincount(within, self.totals).astype(np.int64))
+            else:
+                bounds.append(self.totals[hierarchy.ancestors(self.depth, depth)])
+        return bounds
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """Noisy vectors of a hierarchy, and what is public, of which counts are found.
+
+    noisy : of each level, root first, the noisy vector that the mechanism measures, (n, n_sizes).
+    total : the public number of groups.
+    weights : integer weight of each level's squared distances (`plan.level_weights`), positive at
+        the finest level; 0 for a level that was not measured.
+    rows : public numbers of groups by region, for the mechanisms of `plan.KEEP_ROWS`.
+    """
+
+    noisy: Sequence[np.ndarray]
+    hierarchy: RegionHierarchy
+    total: int
+    weights: Sequence[int]
+    rows: Rows | None = None
+
 
 UNBOUNDED = np.int64(1) << 61
 """Breakpoint after the last sibling: any number of units."""
@@ -187,32 +227,28 @@ class _State(NamedTuple):
     breakpoint_: np.ndarray
 
 
-def hierarchical_optimum(
-    noisy: Sequence[np.ndarray], hierarchy: RegionHierarchy, total: int, weights: Sequence[int]
-) -> np.ndarray:
-    """Group sizes of the finest regions, (n_leaves, n_sizes), that solve the program exactly.
-
-    Args:
-        noisy: for each level, root first, the noisy counts (n, n_sizes).
-        total: the public number of groups.
-        weights: positive integer weight of each level's squared distances.
+def hierarchical_optimum(program: Program) -> np.ndarray:
+    """Group sizes of the finest regions, (n_leaves, n_sizes), that solve a program exactly whose
+    noisy vectors are counts, without public numbers by region.
 
     Counts of coarser regions are sums of the result. Among optima, ties go to regions by position,
     beginning with another one for each size, so that none is favoured. Raises OverflowError if
     costs could leave 64 bits.
     """
+    noisy, total = program.noisy, program.total
     largest = max(float(np.abs(level).max()) for level in noisy) + total
-    if 8 * largest * sum(weights) >= LARGEST_COST:
+    if 8 * largest * sum(program.weights) >= LARGEST_COST:
         raise OverflowError("the weighted noisy counts do not fit 64 bits")
     n_sizes = noisy[0].shape[1]
     if len(noisy) == 1:
         return share_out(noisy[0][0], np.array([0, n_sizes]), np.array([total])).reshape(1, -1)
-    tree = _tree(noisy, hierarchy, weights)
+    tree = _tree(program)
     leaves = _solve(total, tree, _initial_state(tree))
-    return np.ascontiguousarray(leaves.reshape(n_sizes, hierarchy.n_leaves).T)
+    return np.ascontiguousarray(leaves.reshape(n_sizes, -1).T)
 
 
-def _tree(noisy: Sequence[np.ndarray], hierarchy: RegionHierarchy, weights: Sequence[int]) -> _Tree:
+def _tree(program: Program) -> _Tree:
+    noisy, hierarchy, weights = program.noisy, program.hierarchy, program.weights
     n_sizes = noisy[0].shape[1]
     n_regions = hierarchy.n_regions[:-1]
     level_start = np.concatenate([[0], np.cumsum(np.array(n_regions) * n_sizes)])

@@ -28,14 +28,13 @@ difference of their prices, less its cost.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
-from ..ingest.regions import RegionHierarchy
+from .marginal_costs import Program, Rows
 
 LARGEST_COST = 1 << 60
 """Costs times nodes stay below this."""
@@ -59,45 +58,28 @@ class _Network(NamedTuple):
     touching: np.ndarray
 
 
-def hierarchical_optimum_of_rows(
-    noisy: Sequence[np.ndarray],
-    hierarchy: RegionHierarchy,
-    depth: int,
-    totals: np.ndarray,
-    weights: Sequence[int],
-) -> np.ndarray:
-    """Group sizes of the finest regions, (n_leaves, n_sizes), that solve the program exactly.
-
-    Args:
-        noisy: for each level, root first, the noisy counts (n, n_sizes).
-        depth: position of the level of the rows.
-        totals: the public number of groups of every row.
-        weights: integer weight of each level's squared distances; the finest one's is positive.
+def hierarchical_optimum_of_rows(program: Program, rows: Rows) -> np.ndarray:
+    """Group sizes of the finest regions, (n_leaves, n_sizes), that solve a program exactly whose
+    noisy vectors are counts.
 
     Raises OverflowError if costs could leave 64 bits.
     """
-    network = _network(noisy, hierarchy, depth, totals, weights)
+    network, noisy = _network(program, rows), program.noisy
     n_nodes = len(network.supply)
-    reach = max(float(np.abs(level).max()) for level in noisy) + float(totals.sum())
-    if 8 * reach * max(weights) * len(noisy) * (n_nodes + 1) >= LARGEST_COST:
+    reach = max(float(np.abs(level).max()) for level in noisy) + float(rows.totals.sum())
+    if 8 * reach * max(program.weights) * len(noisy) * (n_nodes + 1) >= LARGEST_COST:
         raise OverflowError("the weighted noisy counts do not fit 64 bits")
-    flow = _minimum_cost_flow(network)
-    n_sizes = noisy[0].shape[1]
-    return flow[: hierarchy.n_leaves * n_sizes].reshape(hierarchy.n_leaves, n_sizes)
+    finest = noisy[-1]
+    return _minimum_cost_flow(network)[: finest.size].reshape(finest.shape)
 
 
-def _network(
-    noisy: Sequence[np.ndarray],
-    hierarchy: RegionHierarchy,
-    depth: int,
-    totals: np.ndarray,
-    weights: Sequence[int],
-) -> _Network:
+def _network(program: Program, rows: Rows) -> _Network:
     """Rows come first among the nodes, then regions and sizes level by level, the sink last.
 
     Levels of weight 0 have no nodes: their arcs would be free, and carry no information.
     """
-    n_sizes, n_rows = noisy[0].shape[1], len(totals)
+    noisy, hierarchy, weights = program.noisy, program.hierarchy, program.weights
+    n_sizes, n_rows = noisy[0].shape[1], len(rows.totals)
     size = np.arange(n_sizes)
     depths = [level for level, weight in enumerate(weights) if weight]
     n_nodes = [hierarchy.n_regions[level] * n_sizes for level in depths[:-1]]
@@ -108,7 +90,7 @@ def _network(
         level = depths[place]
         n = hierarchy.n_regions[level]
         if place == len(depths) - 1:
-            tail = np.repeat(hierarchy.ancestors(depth, level), n_sizes)
+            tail = np.repeat(hierarchy.ancestors(rows.depth, level), n_sizes)
         else:
             tail = np.arange(node_start[place], node_start[place] + n * n_sizes)
         if place:
@@ -124,8 +106,8 @@ def _network(
         np.concatenate(parts).astype(np.int64) for parts in (tails, heads, targets, heft)
     )
     supply = np.zeros(sink + 1, dtype=np.int64)
-    supply[:n_rows] = totals
-    supply[sink] = -int(totals.sum())
+    supply[:n_rows] = rows.totals
+    supply[sink] = -int(rows.totals.sum())
     ends = np.concatenate([tail, head])
     order = np.argsort(ends, kind="stable")
     first = np.searchsorted(ends[order], np.arange(sink + 2)).astype(np.int64)

@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from scipy import sparse
 
 from ....validation.outcome import Outcome
-from ....validation.rules import SIZE_RULES, readable, unit_size_rule
+from ....validation.rules import SIZE_RULES, readable, record_rules, size_rules, unit_size_rule
 from ...census.cef_2020 import CENSUS, UNITS
 from ...census.cef_tables import CefTables, read_blocks
 from ...census.census_input import CensusInput
 from ...census.counting import RawColumns
 from ...census.histograms import block_histogram, read_histogram, write_histogram
+from ...census.joins import coded
 from ...ledger.identity import store_identity
 from ...ledger.recognition import (
     ColumnDigests,
@@ -31,7 +34,7 @@ from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.files import cache_unchanged, read_values, write_values
 from ...runs.stamps import write_parquet
-from ...tables.columns import temporary_files_in
+from ...tables.columns import KeyIndex, number_counts, temporary_files_in, trimmed_texts
 from ...tables.findings import (
     InputCheck,
     UnreadableInput,
@@ -39,6 +42,8 @@ from ...tables.findings import (
     refusal,
     refuse_unreadable,
 )
+from ...tables.layouts import Kind
+from ...tables.readers import Selection, read_batches
 from ...tables.sources import InputFile, single_files
 from ...tables.value_tallies import ValueTally
 from ..plan import (
@@ -51,6 +56,7 @@ from ..plan import (
     default_mechanism,
     exact_groups_file,
     merged_levels,
+    merged_shares,
     plan_file,
     regions_file,
 )
@@ -62,7 +68,6 @@ from .regions import (
     sorted_hierarchy,
     write_hierarchy,
 )
-from .tables import count_records, count_sizes
 
 
 @dataclass(frozen=True)
@@ -110,10 +115,7 @@ class GroupInput:
         counts = self.counts[:, nobody:]
         first = self.smallest_size + nobody
         sizes = [str(size) for size in range(first, first + counts.shape[1])]
-        levels = [
-            np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-            for offsets in self.hierarchy.leaves[:-1]
-        ]
+        levels = [self.hierarchy.ancestors(n) for n in range(len(self.hierarchy.levels) - 1)]
         return people_digests([RecordColumn(counts, sizes), *self.raw], levels, key)
 
 
@@ -129,9 +131,13 @@ def check_groups(settings: GroupSizesSettings) -> InputCheck[GroupInput]:
         read.append(readable("regions", True))
         if hierarchy is None:
             return tally.checked(tally.rules, files, read, lambda: None)
-        read_column = "size" if kind == "sizes" else "quantity"
-        raw = RawColumns((read_column,), hierarchy.n_leaves)
-        counts = _counts(settings, files[kind][0], hierarchy, tally, raw)
+        (file,), regions, own = files[kind], hierarchy.levels[-1].codes, settings.mechanism
+        sizes = SizeRange(settings.smallest_size, own.largest_size, own.top_coded)
+        raw = RawColumns(("size" if kind == "sizes" else "quantity",), hierarchy.n_leaves)
+        if kind == "sizes":
+            counts = count_sizes(file, regions, sizes, tally, raw)
+        else:
+            counts = count_records(file, regions, sizes, own.largest_quantity, tally, raw)
         read.append(readable(kind, True))
     except UnreadableInput as error:
         outcomes = (*read, readable(error.table, False), *tally.outcomes(tally.rules))
@@ -228,45 +234,22 @@ def _refuse_level_shares(
             f"are {', '.join(hierarchy.names)}; give each of these a share."
         )
     first = merged_levels(hierarchy.n_regions)
+    own = merged_shares([shares[name] for name in hierarchy.names], hierarchy.n_regions)
     if len(first) > 1 and len(set(first)) == 1:
         raise InputRefused(
             "mechanism.levels does nothing, because all levels have the same region, which is "
             "measured once; remove it."
         )
-
-    def is_measured(depth: int) -> bool:
-        return any(
-            shares[name]
-            for name, own in zip(hierarchy.names, first, strict=True)
-            if own == first[depth]
-        )
-
-    if not is_measured(len(first) - 1):
+    if not own[first[-1]]:
         raise InputRefused(
             f"mechanism.levels gives the finest level, {hierarchy.names[-1]}, no share; without "
             "one its counts would be guesses, so leave the level out of the hierarchy instead."
         )
-    if mechanism == TOPDOWN and not is_measured(0):
+    if mechanism == TOPDOWN and not own[0]:
         raise InputRefused(
             f"mechanism.levels gives {hierarchy.names[0]} no share, where topdown begins; choose "
             "another mechanism."
         )
-
-
-def _counts(
-    settings: GroupSizesSettings,
-    file: InputFile,
-    hierarchy: RegionHierarchy,
-    tally: ValueTally,
-    raw: RawColumns,
-) -> sparse.csr_array:
-    regions = hierarchy.levels[-1].codes
-    sizes = (settings.smallest_size, settings.mechanism.largest_size)
-    is_top_coded = settings.mechanism.top_coded
-    if settings.input.kind == "sizes":
-        return count_sizes(file, regions, sizes, tally, is_top_coded=is_top_coded, raw=raw)
-    quantity = settings.mechanism.largest_quantity
-    return count_records(file, regions, sizes, quantity, tally, is_top_coded=is_top_coded, raw=raw)
 
 
 def _check_census(settings: GroupSizesSettings) -> InputCheck[GroupInput]:
@@ -349,3 +332,113 @@ def ingest_groups(run: RunDirectory, settings: GroupSizesSettings) -> None:
         numbers = pa.table({"region": regions, "groups": pa.array(groups)})
         write_parquet(exact_groups_file(run), numbers)
     write_values(plan_file(run), plan)
+
+
+SIZES: Mapping[str, Kind] = {"region": "key", "size": "number", "count": "number"}
+RECORDS: Mapping[str, Kind] = {
+    "person": "key",
+    "unit": "key",
+    "region": "key",
+    "quantity": "number",
+}
+"""Columns of the tables, by their kinds."""
+
+
+class SizeRange(NamedTuple):
+    """The sizes that are counted; with a top code the largest counts all above it too."""
+
+    smallest: int
+    largest: int
+    is_top_coded: bool = False
+
+    def coded(self, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Sizes (n,) under the top code, and whether each is counted."""
+        sizes = np.minimum(sizes, self.largest) if self.is_top_coded else sizes
+        return sizes, (sizes >= self.smallest) & (sizes <= self.largest)
+
+
+def count_sizes(
+    file: InputFile, regions: np.ndarray, sizes: SizeRange, tally: ValueTally, raw: RawColumns
+) -> sparse.csr_array:
+    """Counts (n_regions, n_sizes) of a table with columns region, size, count.
+
+    A second row of a region and a size is tallied, though counted: a table that was appended twice
+    would count twice the groups. Rows that break another rule are tallied and skipped. `raw` gets
+    the sizes as they are. Raises UnreadableInput for a file that cannot be read.
+    """
+    known, valid_size, valid_count, once = size_rules(*sizes)
+    index = KeyIndex(pa.array(regions, pa.string()))
+    counts = sparse.csr_array((len(regions), sizes.largest - sizes.smallest + 1), dtype=np.int64)
+    file = file.with_columns(SIZES)
+    pairs = []
+    for batch in read_batches(file, Selection(tuple(SIZES))):
+        region = index.positions_by_value(batch["region"])
+        columns = coded(batch, ("size", "count"), file.columns)
+        size, count = (column.whole_numbers() for column in columns.values())
+        raw.add(columns, region, count)
+        is_pair = (region >= 0) & (size >= 0)
+        pairs.append(pd.DataFrame({"region": region[is_pair], "size": size[is_pair]}))
+        size, is_size = sizes.coded(size)
+        tally.count(known, (region < 0).sum())
+        tally.look_at(valid_size, number_counts(size))
+        tally.look_at(valid_count, number_counts(count))
+        good = (region >= 0) & is_size & (count > 0)
+        entries = (count[good], (region[good], size[good] - sizes.smallest))
+        counts += sparse.csr_array(entries, shape=counts.shape)
+    counts.sum_duplicates()
+    tally.count(once, pd.concat(pairs).duplicated().sum())
+    return counts
+
+
+def count_records(
+    file: InputFile,
+    regions: np.ndarray,
+    sizes: SizeRange,
+    quantity: int,
+    tally: ValueTally,
+    raw: RawColumns,
+) -> sparse.csr_array:
+    """Counts (n_regions, n_sizes) of the units of a table with a row for every person.
+
+    Columns person, unit, region and, if it is there, quantity, which adds up to a unit's size and
+    is 1 where it is missing or empty, at most `quantity`. Breaches and errors are as for
+    `count_sizes`; `raw` gets the quantities.
+    """
+    once, named, known, one_region, valid_quantity, valid_size = record_rules(quantity, *sizes)
+    index = KeyIndex(pa.array(regions, pa.string()))
+    file = file.with_columns(RECORDS)
+    persons, units, places, amounts = [], [], [], []
+    for batch in read_batches(file, Selection(("person", "unit", "region"), with_others=True)):
+        persons.append(trimmed_texts(batch["person"]))
+        units.append(trimmed_texts(batch["unit"]))
+        places.append(index.positions_by_value(batch["region"]))
+        if "quantity" in batch:
+            blank = pc.is_null(trimmed_texts(batch["quantity"])).to_numpy(zero_copy_only=False)
+            columns = coded(batch, ("quantity",), file.columns)
+            amounts.append(np.where(blank, 1, columns["quantity"].whole_numbers()))
+            raw.add(columns, places[-1])
+        else:
+            amounts.append(np.ones(len(places[-1]), dtype=np.int64))
+    person, unit = pa.chunked_array(persons), pa.chunked_array(units)
+    region, amount = np.concatenate(places), np.concatenate(amounts)
+    tally.count(once, len(person) - pc.count_distinct(person, mode="only_valid").as_py())
+    tally.count(named, unit.null_count)
+    tally.count(known, (region < 0).sum())
+    is_amount = (amount >= 0) & (amount <= quantity)
+    tally.look_at(valid_quantity, number_counts(amount))
+
+    codes, found = pd.factorize(unit.to_pandas(), use_na_sentinel=True)
+    good = (codes >= 0) & (region >= 0) & is_amount
+    codes, region, amount = codes[good], region[good], amount[good]
+    first = np.full(len(found), -1, dtype=np.int64)
+    first[codes[::-1]] = region[::-1]
+    tally.count(one_region, (region != first[codes]).sum())
+    size = np.bincount(codes, weights=amount, minlength=len(found)).astype(np.int64)
+    size, is_size = sizes.coded(size)
+    is_unit = first >= 0
+    tally.look_at(valid_size, number_counts(size[is_unit]))
+    own = is_unit & is_size
+    n_sizes = sizes.largest - sizes.smallest + 1
+    return block_histogram(
+        first[own], size[own] - sizes.smallest, n_blocks=len(regions), n_cells=n_sizes
+    )

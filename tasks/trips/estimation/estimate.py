@@ -30,9 +30,8 @@ import numpy as np
 
 from ...runs.directory import RunDirectory
 from ...runs.errors import SpineflowError
-from ..ingest.files import read_plan, read_tree
 from ..measurement import estimate_kind, parents_of, read_nodes, write_estimates
-from ..plan import Plan, estimates_file, level_folder, measured_file
+from ..plan import Plan, estimates_file, level_folder, measured_file, read_plan
 from ..settings import (
     CHEBYSHEV,
     FULL_INFORMATION,
@@ -41,7 +40,7 @@ from ..settings import (
     TripsMechanism,
     TripsSettings,
 )
-from ..tree import NodeCounts, Tree
+from ..tree import NodeCounts, Tree, read_tree
 from .projection import chebyshev_by_highs, integer_projection
 
 

@@ -6,11 +6,13 @@ import html
 import re
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from spineflow.tasks.group_sizes.ingest.tables import count_sizes
+from spineflow.tasks.census.counting import RawColumns
+from spineflow.tasks.group_sizes.ingest.read import SizeRange, count_sizes
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.tables.findings import write_input_outcomes
 from spineflow.tasks.tables.sources import InputFile
@@ -101,7 +103,7 @@ def test_outcomes_are_booleans_and_words_of_the_rule(tmp_path: Path) -> None:
     table = pa.table({"region": ["01", "01"], "size": [2, 987654], "count": [7, 8]})
     pq.write_table(table, tmp_path / "t.parquet")
     tally, file = ValueTally(), InputFile("sizes", str(tmp_path / "t.parquet"), "t.parquet")
-    count_sizes(file, ["01"], (1, 3), tally)
+    count_sizes(file, np.array(["01"]), SizeRange(1, 3), tally, RawColumns((), 1))
     outcomes = {outcome.name: outcome for outcome in tally.outcomes(tally.rules)}
     assert {name for name, outcome in outcomes.items() if not outcome.passed} == {"size_is_valid"}
     assert "987654" not in repr(outcomes)

@@ -17,11 +17,10 @@ from spineflow.tasks.products.product import Words
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused, SpineflowError
 from spineflow.tasks.trips.estimation.estimate import ROOT, MeasuredTree, step_down
-from spineflow.tasks.trips.ingest.files import read_plan, read_truth
-from spineflow.tasks.trips.plan import estimates_file, measured_file
+from spineflow.tasks.trips.plan import estimates_file, measured_file, read_plan
 from spineflow.tasks.trips.product import TRIPS
 from spineflow.tasks.trips.release import released_level
-from spineflow.tasks.trips.tree import NodeCounts
+from spineflow.tasks.trips.tree import NodeCounts, read_truth
 
 from .conftest import REGIONS, Finished, trips
 

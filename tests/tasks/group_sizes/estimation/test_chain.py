@@ -14,7 +14,11 @@ from spineflow.tasks.group_sizes.estimation.estimate import (
     isotonic_integers,
     monotone_sizes,
 )
-from spineflow.tasks.group_sizes.estimation.marginal_costs import hierarchical_optimum, share_out
+from spineflow.tasks.group_sizes.estimation.marginal_costs import (
+    Program,
+    hierarchical_optimum,
+    share_out,
+)
 from spineflow.tasks.group_sizes.measurement import true_vector
 from spineflow.tasks.group_sizes.plan import CHAINED_CUMULATIVE_GROUP_SIZES
 
@@ -49,7 +53,7 @@ def test_optimum_of_small_instances_by_brute_force(reference) -> None:
         )
         if hierarchy.n_leaves * noisy[0].shape[1] > 6:
             continue
-        found = chain_optimum(noisy, hierarchy, total, weights)
+        found = chain_optimum(Program(noisy, hierarchy, total, weights))
         least = min(
             reference.chain_cost(counts, noisy, hierarchy, weights)
             for counts in reference.all_counts(hierarchy.n_leaves, noisy[0].shape[1], total)
@@ -66,7 +70,7 @@ def test_optimum_of_medium_instances_by_cost_tables(reference) -> None:
         hierarchy, noisy, total, weights, _ = reference.random_instance(
             rng, CHAINED_CUMULATIVE_GROUP_SIZES, levels=4, children=4, sizes=8, total=60, noise=12
         )
-        found = chain_optimum(noisy, hierarchy, total, weights)
+        found = chain_optimum(Program(noisy, hierarchy, total, weights))
         assert found.min() >= 0
         assert found.sum() == total
         assert reference.chain_cost(found, noisy, hierarchy, weights) == reference.chain_by_tables(
@@ -81,7 +85,7 @@ def test_optimum_by_the_integer_program(reference) -> None:
         hierarchy, noisy, total, weights, _ = reference.random_instance(
             rng, CHAINED_CUMULATIVE_GROUP_SIZES, levels=3, children=3, sizes=4, total=9, noise=6
         )
-        found = chain_optimum(noisy, hierarchy, total, weights)
+        found = chain_optimum(Program(noisy, hierarchy, total, weights))
         cost = reference.chain_cost(found, noisy, hierarchy, weights)
         least = reference.by_integer_program(noisy, hierarchy, total, weights, is_chain=True)
         assert cost == least
@@ -94,7 +98,7 @@ def test_without_noise_the_counts_come_back(reference) -> None:
     noisy = [
         true_vector(CHAINED_CUMULATIVE_GROUP_SIZES, level) for level in hierarchy.sum_up(truth)
     ]
-    assert (chain_optimum(noisy, hierarchy, int(truth.sum()), [4, 2, 1]) == truth).all()
+    assert (chain_optimum(Program(noisy, hierarchy, int(truth.sum()), [4, 2, 1])) == truth).all()
 
 
 def test_sums_that_do_not_fit_are_refused() -> None:
@@ -118,18 +122,20 @@ def test_without_noise_the_counts_come_back_of_cumulative(reference) -> None:
     hierarchy = reference.hierarchy_of([4], [3, 1, 2, 5])
     truth = rng.poisson(2, (hierarchy.n_leaves, 30))
     noisy = [np.cumsum(level, axis=1) for level in hierarchy.sum_up(truth)]
-    assert (cumulative_estimate(noisy, hierarchy, int(truth.sum()), [1, 1, 1]) == truth).all()
+    assert (
+        cumulative_estimate(Program(noisy, hierarchy, int(truth.sum()), [1, 1, 1])) == truth
+    ).all()
 
 
 def test_second_step_is_the_hierarchical_optimum_of_the_first(reference) -> None:
     rng = np.random.default_rng(6)
     hierarchy = reference.hierarchy_of([2], [2, 3])
     noisy = [np.cumsum(rng.integers(-3, 9, (n, 7)), axis=1) for n in hierarchy.n_regions]
-    found = cumulative_estimate(noisy, hierarchy, 90, [1, 1, 1])
+    found = cumulative_estimate(Program(noisy, hierarchy, 90, [1, 1, 1]))
     sizes = [monotone_sizes(level, 90, is_exact=i == 0) for i, level in enumerate(noisy)]
     cost = reference.hierarchical_cost(found, sizes, hierarchy, [1, 1, 1])
     assert cost == reference.hierarchical_by_tables(sizes, hierarchy, 90, [1, 1, 1])
-    assert (found == hierarchical_optimum(sizes, hierarchy, 90, [1, 1, 1])).all()
+    assert (found == hierarchical_optimum(Program(sizes, hierarchy, 90, [1, 1, 1]))).all()
 
 
 @settings(deadline=None, max_examples=70)

@@ -9,6 +9,7 @@ from spineflow.tasks.group_sizes.estimation.estimate import (
     isotonic_integers,
     relaxed_estimate,
 )
+from spineflow.tasks.group_sizes.estimation.marginal_costs import Program
 from spineflow.tasks.group_sizes.measurement import true_vector
 from spineflow.tasks.group_sizes.plan import RELAXED, VECTOR_OF
 
@@ -32,7 +33,7 @@ def noisy_instance(reference, mechanism: str, seed: int, *, scale: float, n_size
 def test_counts_are_consistent_valid_and_faithful(reference, mechanism, scale) -> None:
     for seed in range(5):
         hierarchy, truth, noisy = noisy_instance(reference, mechanism, seed, scale=scale)
-        levels = estimate_sizes(mechanism, noisy, hierarchy, int(truth.sum()), [1, 1, 1])
+        levels = estimate_sizes(mechanism, Program(noisy, hierarchy, int(truth.sum()), [1, 1, 1]))
         for depth, level in enumerate(levels):
             assert level.dtype == np.int64
             assert level.min() >= 0
@@ -45,7 +46,7 @@ def test_counts_are_consistent_valid_and_faithful(reference, mechanism, scale) -
 @pytest.mark.parametrize("mechanism", list(VECTOR_OF))
 def test_without_noise_the_counts_come_back(reference, mechanism) -> None:
     hierarchy, truth, noisy = noisy_instance(reference, mechanism, 9, scale=0.01)
-    levels = estimate_sizes(mechanism, noisy, hierarchy, int(truth.sum()), [1, 1, 1])
+    levels = estimate_sizes(mechanism, Program(noisy, hierarchy, int(truth.sum()), [1, 1, 1]))
     for level, counts in zip(levels, hierarchy.sum_up(truth), strict=True):
         assert (level == counts).all()
 
@@ -53,7 +54,7 @@ def test_without_noise_the_counts_come_back(reference, mechanism) -> None:
 @pytest.mark.parametrize("mechanism", RELAXED)
 def test_rounded_relaxations_are_valid_but_break_sums(reference, mechanism) -> None:
     hierarchy, truth, noisy = noisy_instance(reference, mechanism, 1, scale=5)
-    levels = estimate_sizes(mechanism, noisy, hierarchy, int(truth.sum()), [1, 1, 1])
+    levels = estimate_sizes(mechanism, Program(noisy, hierarchy, int(truth.sum()), [1, 1, 1]))
     assert all(level.min() >= 0 for level in levels)
     sums = np.add.reduceat(levels[2], hierarchy.children(1)[:-1], axis=0)
     assert (sums != levels[1]).any()
@@ -64,8 +65,8 @@ def test_the_relaxed_program_is_the_integer_one_on_a_fine_grid(reference) -> Non
     """Counts in thousandths: integers are then as good as reals, to within a unit or two."""
     hierarchy, truth, noisy = noisy_instance(reference, "hierarchical", 3, scale=4)
     noisy, total = [1000 * level for level in noisy], 1000 * int(truth.sum())
-    relaxed = relaxed_estimate("hierarchical", noisy, hierarchy, total, [4, 1, 2])
-    exact = estimate_sizes("hierarchical_dp", noisy, hierarchy, total, [4, 1, 2])
+    relaxed = relaxed_estimate("hierarchical", Program(noisy, hierarchy, total, [4, 1, 2]))
+    exact = estimate_sizes("hierarchical_dp", Program(noisy, hierarchy, total, [4, 1, 2]))
     for rounded, optimum in zip(relaxed, exact, strict=True):
         assert np.abs(rounded - optimum).max() <= 2
 
@@ -75,6 +76,8 @@ def test_the_relaxed_cumulative_program_of_one_region_is_isotonic_regression(ref
     noisy = 1000 * np.sort(rng.integers(-4, 30, (1, 40)), axis=1) + rng.integers(-9000, 9000, 40)
     total = int(noisy[0, -1]) + 5000
     noisy[0, -1] = total
-    (found,) = relaxed_estimate("cumulative", [noisy], reference.hierarchy_of(), total, [1])
+    (found,) = relaxed_estimate(
+        "cumulative", Program([noisy], reference.hierarchy_of(), total, [1])
+    )
     chain = isotonic_integers(noisy[:, :-1], np.ones(39, dtype=int), low=0, high=total)
     assert np.abs(np.cumsum(found)[:-1] - chain[0]).max() <= 1

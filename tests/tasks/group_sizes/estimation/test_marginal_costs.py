@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from spineflow.tasks.group_sizes.estimation.marginal_costs import hierarchical_optimum
+from spineflow.tasks.group_sizes.estimation.marginal_costs import Program, hierarchical_optimum
 
 
 def test_optimum_of_small_instances_by_brute_force(reference) -> None:
@@ -16,7 +16,7 @@ def test_optimum_of_small_instances_by_brute_force(reference) -> None:
         )
         if hierarchy.n_leaves * noisy[0].shape[1] > 6:
             continue
-        found = hierarchical_optimum(noisy, hierarchy, total, weights)
+        found = hierarchical_optimum(Program(noisy, hierarchy, total, weights))
         least = min(
             reference.hierarchical_cost(counts, noisy, hierarchy, weights)
             for counts in reference.all_counts(hierarchy.n_leaves, noisy[0].shape[1], total)
@@ -33,7 +33,7 @@ def test_optimum_of_medium_instances_by_cost_tables(reference) -> None:
         hierarchy, noisy, total, weights, _ = reference.random_instance(
             rng, levels=4, children=4, sizes=6, total=60, noise=12
         )
-        found = hierarchical_optimum(noisy, hierarchy, total, weights)
+        found = hierarchical_optimum(Program(noisy, hierarchy, total, weights))
         assert found.min() >= 0
         assert found.sum() == total
         assert reference.hierarchical_cost(
@@ -48,7 +48,7 @@ def test_optimum_by_the_integer_program(reference) -> None:
         hierarchy, noisy, total, weights, _ = reference.random_instance(
             rng, levels=3, children=3, sizes=4, total=12, noise=6
         )
-        found = hierarchical_optimum(noisy, hierarchy, total, weights)
+        found = hierarchical_optimum(Program(noisy, hierarchy, total, weights))
         cost = reference.hierarchical_cost(found, noisy, hierarchy, weights)
         least = reference.by_integer_program(noisy, hierarchy, total, weights, is_chain=False)
         assert cost == least
@@ -64,7 +64,7 @@ def test_no_exchange_pays_in_a_large_instance(reference) -> None:
         for level in hierarchy.sum_up(truth)
     ]
     weights = [3, 2, 1]
-    found = hierarchical_optimum(noisy, hierarchy, int(truth.sum()), weights)
+    found = hierarchical_optimum(Program(noisy, hierarchy, int(truth.sum()), weights))
     assert found.sum() == truth.sum()
     up, down = np.zeros(found.shape), np.where(found > 0, 0.0, np.inf)
     for depth in (2, 1, 0):
@@ -80,7 +80,7 @@ def test_no_exchange_pays_in_a_large_instance(reference) -> None:
 def test_ties_go_to_another_region_for_each_size(reference) -> None:
     hierarchy = reference.hierarchy_of([5])
     noisy = [np.ones((1, 40), dtype=int), np.zeros((5, 40), dtype=int)]
-    found = hierarchical_optimum(noisy, hierarchy, 40, [1, 1])
+    found = hierarchical_optimum(Program(noisy, hierarchy, 40, [1, 1]))
     assert found.sum(axis=1).tolist() == [8] * 5
 
 
@@ -88,11 +88,13 @@ def test_without_noise_the_counts_come_back(reference) -> None:
     rng = np.random.default_rng(5)
     hierarchy = reference.hierarchy_of([4], [3, 1, 2, 5])
     truth = rng.poisson(5, (hierarchy.n_leaves, 30))
-    found = hierarchical_optimum(hierarchy.sum_up(truth), hierarchy, int(truth.sum()), [1, 4, 2])
+    found = hierarchical_optimum(
+        Program(hierarchy.sum_up(truth), hierarchy, int(truth.sum()), [1, 4, 2])
+    )
     assert (found == truth).all()
 
 
 def test_counts_that_cannot_be_summed_are_refused(reference) -> None:
     noisy = [np.array([[1 << 56, 0]])]
     with pytest.raises(OverflowError):
-        hierarchical_optimum(noisy, reference.hierarchy_of(), 6, [7])
+        hierarchical_optimum(Program(noisy, reference.hierarchy_of(), 6, [7]))

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from spineflow.tasks.group_sizes.estimation.estimate import Rows, cumulative_estimate
-from spineflow.tasks.group_sizes.estimation.marginal_costs import hierarchical_optimum
+from spineflow.tasks.group_sizes.estimation.estimate import cumulative_estimate
+from spineflow.tasks.group_sizes.estimation.marginal_costs import (
+    Program,
+    Rows,
+    hierarchical_optimum,
+)
 from spineflow.tasks.group_sizes.estimation.transport import (
     _minimum_cost_flow,
     _network,
@@ -34,7 +38,7 @@ def test_optimum_of_small_instances_by_brute_force(reference) -> None:
         total = int(rows.totals.sum())
         if hierarchy.n_leaves * noisy[0].shape[1] > 6:
             continue
-        found = hierarchical_optimum_of_rows(noisy, hierarchy, rows.depth, rows.totals, weights)
+        found = hierarchical_optimum_of_rows(Program(noisy, hierarchy, 0, weights), rows)
         allowed = (
             reference.hierarchical_cost(counts, noisy, hierarchy, weights)
             for counts in reference.all_counts(hierarchy.n_leaves, noisy[0].shape[1], total)
@@ -53,7 +57,7 @@ def test_optimum_by_the_integer_program(reference) -> None:
         hierarchy, noisy, weights, rows = instance(
             rng, reference, children=3, sizes=4, total=12, noise=6
         )
-        found = hierarchical_optimum_of_rows(noisy, hierarchy, rows.depth, rows.totals, weights)
+        found = hierarchical_optimum_of_rows(Program(noisy, hierarchy, 0, weights), rows)
         cost = reference.hierarchical_cost(found, noisy, hierarchy, weights)
         least = reference.by_integer_program(
             noisy, hierarchy, int(rows.totals.sum()), weights, is_chain=False, rows=rows
@@ -68,8 +72,10 @@ def test_with_the_total_alone_both_solvers_find_the_same_cost(reference) -> None
             rng, reference, children=4, sizes=6, total=60, noise=12
         )
         total = int(rows.totals.sum())
-        flow = hierarchical_optimum_of_rows(noisy, hierarchy, 0, np.array([total]), weights)
-        merged = hierarchical_optimum(noisy, hierarchy, total, weights)
+        flow = hierarchical_optimum_of_rows(
+            Program(noisy, hierarchy, total, weights), Rows(0, np.array([total]))
+        )
+        merged = hierarchical_optimum(Program(noisy, hierarchy, total, weights))
         costs = [
             reference.hierarchical_cost(counts, noisy, hierarchy, weights)
             for counts in (flow, merged)
@@ -86,7 +92,9 @@ def test_no_exchange_between_sizes_and_regions_pays_in_a_large_instance(referenc
         level + np.rint(rng.laplace(0, 9, level.shape)).astype(np.int64)
         for level in hierarchy.sum_up(truth)
     ]
-    found = hierarchical_optimum_of_rows(noisy, hierarchy, 2, truth.sum(axis=1), [1, 2, 3])
+    found = hierarchical_optimum_of_rows(
+        Program(noisy, hierarchy, int(truth.sum()), [1, 2, 3]), Rows(2, truth.sum(axis=1))
+    )
     least = reference.hierarchical_cost(found, noisy, hierarchy, [1, 2, 3])
     for _ in range(3000):
         (r, t), (a, b) = rng.choice(11, 2, replace=False), rng.choice(30, 2, replace=False)
@@ -107,7 +115,8 @@ def test_no_cycle_of_moves_saves_anything(noise, times, weights, reference) -> N
     hierarchy = reference.hierarchy_of([4], [7, 12, 3, 9])
     truth = hierarchy.sum_up(rng.poisson(np.outer(rng.lognormal(3, 1, 31), 0.9 ** np.arange(40))))
     noisy = [level + np.rint(rng.normal(0, noise, level.shape)).astype(int) for level in truth]
-    network = _network(noisy, hierarchy, 2, truth[2].sum(axis=1) * times, weights)
+    rows = Rows(2, truth[2].sum(axis=1) * times)
+    network = _network(Program(noisy, hierarchy, 0, weights), rows)
     flow = _minimum_cost_flow(network)
     assert flow.min() >= 0
     sent = np.bincount(network.tail, flow, len(network.supply))
@@ -135,7 +144,9 @@ def test_without_noise_the_counts_come_back(reference) -> None:
     for depth, level in enumerate(levels):
         rows = Rows(depth, level.sum(axis=1))
         noisy = [np.cumsum(own, axis=1) for own in levels]
-        assert (cumulative_estimate(noisy, hierarchy, total, [1, 1, 1], rows) == truth).all()
+        assert (
+            cumulative_estimate(Program(noisy, hierarchy, total, [1, 1, 1], rows)) == truth
+        ).all()
 
 
 def test_bounds_of_all_levels_follow_from_the_rows(reference) -> None:
@@ -147,4 +158,6 @@ def test_bounds_of_all_levels_follow_from_the_rows(reference) -> None:
 def test_costs_that_do_not_fit_are_refused(reference) -> None:
     noisy = [np.array([[1 << 56, 0]])]
     with pytest.raises(OverflowError):
-        hierarchical_optimum_of_rows(noisy, reference.hierarchy_of(), 0, np.array([3]), [7])
+        hierarchical_optimum_of_rows(
+            Program(noisy, reference.hierarchy_of(), 3, [7]), Rows(0, np.array([3]))
+        )

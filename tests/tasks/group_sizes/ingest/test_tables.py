@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from spineflow.tasks.group_sizes.ingest.tables import count_records, count_sizes
+from spineflow.tasks.census.counting import RawColumns
+from spineflow.tasks.group_sizes.ingest.read import SizeRange, count_records, count_sizes
 from spineflow.tasks.tables.findings import Finding
 from spineflow.tasks.tables.sources import InputFile
 from spineflow.tasks.tables.value_tallies import ValueTally
@@ -26,8 +27,12 @@ RECORDS = pd.DataFrame(
     }
 )
 
-
+TO_3 = SizeRange(1, 3)
 FILES = {table: (InputFile(table, "", "t.csv"),) for table in ("sizes", "records")}
+
+
+def raw() -> RawColumns:
+    return RawColumns(("size", "quantity"), len(REGIONS))
 
 
 def findings(tally: ValueTally) -> tuple[Finding, ...]:
@@ -46,7 +51,7 @@ def write(frame: pd.DataFrame, folder: Path, ending: str) -> InputFile:
 @pytest.mark.parametrize("ending", ["csv", "txt", "parquet"])
 def test_sizes_are_counted_by_region_and_size(ending: str, tmp_path: Path) -> None:
     found = ValueTally()
-    counts = count_sizes(write(SIZES, tmp_path, ending), REGIONS, (1, 3), found)
+    counts = count_sizes(write(SIZES, tmp_path, ending), REGIONS, TO_3, found, raw())
     assert counts.toarray().tolist() == [[4, 1, 0], [0, 0, 2]]
     assert found.are_met(found.rules)
 
@@ -58,7 +63,7 @@ def test_a_second_row_of_a_region_and_size_is_refused(is_top_coded: bool, tmp_pa
     frame = pd.concat([SIZES, SIZES[:3], above[: 2 * is_top_coded]])
     found = ValueTally()
     path = write(frame, tmp_path, "csv")
-    count_sizes(path, REGIONS, (1, 3), found, is_top_coded=is_top_coded)
+    count_sizes(path, REGIONS, SizeRange(1, 3, is_top_coded), found, raw())
     (finding,) = findings(found)
     assert finding.rule.startswith("region and size must stand together in one row alone")
     assert finding.count == 3
@@ -84,7 +89,7 @@ def test_rows_that_break_a_rule_are_counted_and_left_out(
     frame = SIZES.astype(str)
     frame.loc[1, column] = value
     found = ValueTally()
-    counts = count_sizes(write(frame, tmp_path, "csv"), REGIONS, (1, 3), found)
+    counts = count_sizes(write(frame, tmp_path, "csv"), REGIONS, TO_3, found, raw())
     (finding,) = findings(found)
     assert finding.rule.startswith(sentence)
     assert finding.count == 1
@@ -95,14 +100,14 @@ def test_rows_that_break_a_rule_are_counted_and_left_out(
 @pytest.mark.parametrize("ending", ["csv", "txt", "parquet"])
 def test_units_of_persons_are_counted_by_their_size(ending: str, tmp_path: Path) -> None:
     found = ValueTally()
-    counts = count_records(write(RECORDS, tmp_path, ending), REGIONS, (1, 3), 1, found)
+    counts = count_records(write(RECORDS, tmp_path, ending), REGIONS, TO_3, 1, found, raw())
     assert counts.toarray().tolist() == [[1, 1, 0], [1, 1, 0]]
     assert found.are_met(found.rules)
 
 
 def test_quantities_up_to_the_declared_one(tmp_path: Path) -> None:
     frame = RECORDS.assign(quantity=[3, 1, 1, 2, 0, 0, 1])
-    counts = count_records(write(frame, tmp_path, "csv"), REGIONS, (1, 3), 3, ValueTally())
+    counts = count_records(write(frame, tmp_path, "csv"), REGIONS, TO_3, 3, ValueTally(), raw())
     assert counts.toarray().tolist() == [[0, 1, 1], [1, 1, 0]]
 
 
@@ -130,6 +135,6 @@ def test_records_that_break_a_rule_are_told(change, sentence: str, tmp_path: Pat
     frame = RECORDS.assign(quantity=["1", "1", "1", "1", "1", "1", "1"]).astype(object)
     change(frame)
     found = ValueTally()
-    count_records(write(frame, tmp_path, "csv"), REGIONS, (1, 3), 1, found)
+    count_records(write(frame, tmp_path, "csv"), REGIONS, TO_3, 1, found, raw())
     assert findings(found)[0].rule.startswith(sentence)
     assert findings(found)[0].count == 1

@@ -10,8 +10,9 @@ from itertools import product
 import numpy as np
 import pytest
 from spineflow.geography.hierarchy import AreaLevel
+from spineflow.tasks.census.counting import RawColumns
+from spineflow.tasks.group_sizes.ingest.read import SizeRange, count_sizes
 from spineflow.tasks.group_sizes.ingest.regions import RegionHierarchy
-from spineflow.tasks.group_sizes.ingest.tables import count_sizes
 from spineflow.tasks.group_sizes.measurement import true_vector
 from spineflow.tasks.group_sizes.plan import VECTOR_OF, Plan
 from spineflow.tasks.tables.sources import InputFile
@@ -50,9 +51,8 @@ def levels_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Dataset], l
     def read(dataset: Dataset) -> list[np.ndarray]:
         rows = "".join(f"{REGIONS[region]},{size},1\n" for region, size in dataset)
         path.write_text(f"region,size,count\n{rows}", encoding="utf-8")
-        counts = count_sizes(
-            InputFile("sizes", str(path), path.name), REGIONS, (0, LARGEST), ValueTally()
-        )
+        file, sizes = InputFile("sizes", str(path), path.name), SizeRange(0, LARGEST)
+        counts = count_sizes(file, REGIONS, sizes, ValueTally(), RawColumns((), len(REGIONS)))
         return HIERARCHY.sum_up(counts.toarray())
 
     return read

@@ -10,8 +10,9 @@ from scipy.stats import chi2
 from spineflow.tasks.noise.distributions import SystemRandom
 from spineflow.tasks.tables.sources import InputFile
 from spineflow.tasks.tables.value_tallies import ValueTally
-from spineflow.tasks.trips.ingest.tables import PersonTrips, check_contributions
-from spineflow.tasks.trips.settings import Contribution
+from spineflow.tasks.trips.ingest.ingest import PersonTrips, check_contributions
+
+from tests.tasks.trips.privacy import privacy_of
 
 PERSON = np.array([0, 0, 0, 1, 2, 2, 2])
 KEYS = np.array([7, 7, 9, 7, 3, 5, 8])
@@ -23,7 +24,7 @@ def trips(counts=None) -> PersonTrips:
 
 
 def kept(rows: PersonTrips, most: int, *, are_distinct: bool = False) -> dict[int, int]:
-    found = rows.sample_trips(most, SystemRandom(), are_distinct=are_distinct)
+    found = rows.sample_trips(privacy_of(True, most, are_distinct), SystemRandom())
     return dict(zip(found.keys.tolist(), found.counts.tolist(), strict=True))
 
 
@@ -47,7 +48,7 @@ def test_every_choice_of_the_trips_is_as_likely() -> None:
     person = np.repeat(np.arange(n), 5)
     cells = np.tile(np.arange(5), n) + 5 * person
     found = PersonTrips(person, cells, np.ones(5 * n, dtype=np.int64)).sample_trips(
-        2, SystemRandom(), are_distinct=False
+        privacy_of(True, 2), SystemRandom()
     )
     assert (found.counts == 1).all()
     assert (np.bincount(found.keys // 5, minlength=n) == 2).all()
@@ -84,7 +85,7 @@ def test_tables_that_differ_in_one_person_differ_in_at_most_their_trips() -> Non
                     np.concatenate([others.keys, np.array(cells)]),
                     np.ones(6, dtype=np.int64),
                 )
-                found = rows.sample_trips(most, Fixed(), are_distinct=False)
+                found = rows.sample_trips(privacy_of(True, most), Fixed())
                 levels.append(np.bincount(found.keys, found.counts, minlength=6))
             change = levels[0] - levels[1]
             assert np.abs(change).sum() <= 2 * most
@@ -97,21 +98,20 @@ def test_tables_that_differ_in_one_person_differ_in_at_most_their_trips() -> Non
         ({"trips": 3}, {}),
         ({"trips": 2}, {"trips_per_person_are_few": 2}),
         ({"trips": 3, "are_distinct": True}, {"trips_are_distinct": 1}),
-        ({"trips": 3, "are_distinct": True, "drops": True}, {}),
-        ({"trips": 2, "drops": True}, {}),
+        ({"trips": 3, "are_distinct": True, "excess_trips": "dropped"}, {}),
+        ({"trips": 2, "excess_trips": "dropped"}, {}),
         ({"trips": 3, "is_exact": True}, {"trips_per_person_are_exact": 1}),
-        ({"trips": 1, "is_exact": True, "drops": True}, {}),
+        ({"trips": 1, "is_exact": True, "excess_trips": "dropped"}, {}),
         (
-            {"trips": 3, "is_exact": True, "are_distinct": True, "drops": True},
+            {"trips": 3, "is_exact": True, "are_distinct": True, "excess_trips": "dropped"},
             {"trips_per_person_are_exact": 2},
         ),
     ],
 )
 def test_persons_who_break_a_rule_are_counted(settings, broken) -> None:
     tally = ValueTally()
-    known = {"is_exact": False, "drops": False} | settings
-    drops = known.pop("drops")
-    check_contributions(trips(), "trips", "pid", Contribution(**known), tally, drops=drops)
+    privacy = privacy_of(**{"is_exact": False} | settings)
+    check_contributions(trips(), "trips", "pid", privacy, tally)
     outcomes = tally.outcomes(tally.rules)
     assert {outcome.name for outcome in outcomes if not outcome.passed} == set(broken)
     files = {"trips": (InputFile("trips", "", "t.csv"),)}

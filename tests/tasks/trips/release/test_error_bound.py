@@ -27,12 +27,13 @@ from spineflow.tasks.trips.settings import (
     INFTDA,
     STABILITY_HISTOGRAM,
     TDA_L2,
-    Contribution,
     TripsMechanism,
+    TripsPrivacy,
 )
 from spineflow.tasks.trips.tree import Tree, TrueTree, hierarchy_of_links, od_tree, sum_by_key
 
 from benchmarks.trips_replicates import replicate_errors
+from tests.tasks.trips.privacy import privacy_of
 
 
 def tree_of(n_towns: list[int]) -> Tree:
@@ -45,25 +46,25 @@ def tree_of(n_towns: list[int]) -> Tree:
 
 def leaves_plan(mechanism: str, n_towns: list[int]) -> Plan:
     """A mechanism that measures leaves alone, at rho 1/50 or epsilon 1 and delta 1e-8."""
-    tree, contribution = tree_of(n_towns), Contribution()
+    tree, privacy = tree_of(n_towns), privacy_of()
     if mechanism == STABILITY_HISTOGRAM:
-        scale, threshold = stability_histogram(Fraction(1), Fraction(1, 10**8), contribution)
+        scale, threshold = stability_histogram(privacy, Fraction(1), Fraction(1, 10**8))
         leaves = {tree.depth: Measure("", Noise(DISCRETE_LAPLACE, scale))}
         return Plan(mechanism, None, leaves, threshold, False, tree)
-    measures = level_measures(tree, contribution, Fraction(1, 50), {tree.depth: Fraction(1)})
+    measures = level_measures(tree, privacy, Fraction(1, 50), {tree.depth: Fraction(1)})
     return Plan(mechanism, None, measures, None, True, tree)
 
 
-def plan_for(contribution: Contribution, mechanism: str = INFTDA) -> Plan:
+def plan_for(privacy: TripsPrivacy, mechanism: str = INFTDA) -> Plan:
     tree = tree_of([5, 5, 5])
-    shares = geometric_shares(measured_levels(tree, contribution))
-    measures = level_measures(tree, contribution, Fraction(1, 50), shares)
+    shares = geometric_shares(measured_levels(tree, privacy))
+    measures = level_measures(tree, privacy, Fraction(1, 50), shares)
     return Plan(mechanism, None, measures, None, False, tree)
 
 
-@pytest.mark.parametrize("contribution", [Contribution(), Contribution(is_bounded=False)])
-def test_bound_holds_in_replicates(contribution: Contribution) -> None:
-    plan = plan_for(contribution)
+@pytest.mark.parametrize("privacy", [privacy_of(), privacy_of(is_bounded=False)])
+def test_bound_holds_in_replicates(privacy: TripsPrivacy) -> None:
+    plan = plan_for(privacy)
     tree = plan.tree
     random = np.random.default_rng(1)
     keys = np.arange(tree.n_nodes(tree.depth))
@@ -129,10 +130,10 @@ def test_proposition_1_counts_no_more_leaves_than_trips() -> None:
 
 
 def test_no_bound_where_the_theorem_does_not_hold() -> None:
-    assert theorem_4(plan_for(Contribution(), TDA_L2)) is None
-    assert theorem_4(plan_for(Contribution()))[0] == 0
-    assert proposition_1(plan_for(Contribution())) is None
-    assert error_bounds(plan_for(Contribution(), TDA_L2), 100) is None
+    assert theorem_4(plan_for(privacy_of(), TDA_L2)) is None
+    assert theorem_4(plan_for(privacy_of()))[0] == 0
+    assert proposition_1(plan_for(privacy_of())) is None
+    assert error_bounds(plan_for(privacy_of(), TDA_L2), 100) is None
     for mechanism in (GAUSSIAN_LEAVES, STABILITY_HISTOGRAM):
         plan = leaves_plan(mechanism, [2, 2, 2])
         assert theorem_4(plan) is None

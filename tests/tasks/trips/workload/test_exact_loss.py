@@ -70,8 +70,8 @@ def settings_of(
 
 def changes(plan: Plan, tree: Tree, asked: TripsSettings) -> set[frozenset]:
     """How many nodes of each level every change of one person moves, and by how much."""
-    told, m = asked.contribution, asked.privacy.trips_per_person
-    own = contributions(tree.n_nodes(tree.depth), m, told.are_distinct)
+    told, m = asked.privacy, asked.privacy.trips_per_person
+    own = contributions(tree.n_nodes(tree.depth), m, told.distinct_trips)
     if told.has_invariant_total:
         own = tuple(leaves for leaves in own if len(leaves) == m)
     of_person = [{level: counts(tree, level, leaves) for level in plan.levels} for leaves in own]
@@ -108,7 +108,7 @@ def test_the_curve_is_that_of_the_worst_change(
         TREES[shape],
     )
     plan = make_plan(asked, tree)
-    curve = exact_curve(plan, asked.contribution)
+    curve = exact_curve(plan, asked.privacy)
     noises = {level: distribution_of(plan.measures[level].noise) for level in plan.levels}
     every = [counts_of(moves, noises) for moves in changes(plan, tree, asked)]
     for epsilon in EPSILONS:
@@ -128,14 +128,14 @@ def test_the_ledger_counts_a_person_who_is_changed_whatever_the_noise_is_made_fo
     asked = settings_of(neighbors="unbounded", trips=trips, distinct=distinct)
     changed, tree = settings_of(trips=trips, distinct=distinct), TREES[shape]
     plan = make_plan(asked, tree)
-    curve = curve_of_change(plan, asked.contribution)
+    curve = curve_of_change(plan, asked.privacy)
     noises = {level: distribution_of(plan.measures[level].noise) for level in plan.levels}
     found = changes(plan, tree, changed) | changes(plan, tree, asked)
     every = [counts_of(moves, noises) for moves in found]
     for epsilon in EPSILONS:
         worst = max(by_enumeration(moves, epsilon) for moves in every)
         assert worst <= Decimal(curve.delta_upper(float(epsilon))) <= worst + Decimal("1e-12")
-    assert curve.rho > exact_curve(plan, asked.contribution).rho
+    assert curve.rho > exact_curve(plan, asked.privacy).rho
     assert SpentDraw(plan.guarantee, curve).known == curve
 
 
@@ -143,7 +143,7 @@ def test_the_ledger_counts_a_person_who_is_changed_whatever_the_noise_is_made_fo
 def test_noise_for_a_change_has_its_own_curve(total: str) -> None:
     asked = settings_of(trips=2, total=total)
     plan = make_plan(asked, TREES["columns"])
-    assert curve_of_change(plan, asked.contribution) == exact_curve(plan, asked.contribution)
+    assert curve_of_change(plan, asked.privacy) == exact_curve(plan, asked.privacy)
 
 
 @settings(max_examples=30, deadline=None)
@@ -164,7 +164,7 @@ def test_the_exact_epsilon_is_within_what_is_charged(
         neighbors=neighbors, trips=trips, total=total, mechanism=mechanism, rho=str(rho)
     )
     plan, delta = make_plan(asked, TREES[shape]), Fraction(1, 10**digits)
-    curve = exact_curve(plan, asked.contribution)
+    curve = exact_curve(plan, asked.privacy)
     assert curve.rho <= rho
     assert curve.epsilon_upper(delta) <= epsilon_tight(rho, delta) + 1e-9
     if total == "invariant" or neighbors == "unbounded":
@@ -174,14 +174,14 @@ def test_the_exact_epsilon_is_within_what_is_charged(
 def test_where_the_worst_change_is_not_known() -> None:
     tree = TREES["columns"]
     three = settings_of(trips=3, distinct=True)
-    assert exact_curve(make_plan(three, tree), three.contribution) is None
+    assert exact_curve(make_plan(three, tree), three.privacy) is None
     histogram = settings_of(
         mechanism="stability_histogram", total="invariant", epsilon="1", delta="1e-6"
     )
-    assert exact_curve(make_plan(histogram, tree), histogram.contribution) is None
+    assert exact_curve(make_plan(histogram, tree), histogram.privacy) is None
     many = settings_of(trips=10_000)
-    assert exact_curve(make_plan(many, tree), many.contribution) is None
+    assert exact_curve(make_plan(many, tree), many.privacy) is None
     added = settings_of(neighbors="unbounded", trips=3, distinct=True)
-    assert curve_of_change(make_plan(added, tree), added.contribution) is None
+    assert curve_of_change(make_plan(added, tree), added.privacy) is None
     plan = replace(make_plan(settings_of(), tree), guarantee=None)
-    assert exact_curve(plan, settings_of().contribution) is None
+    assert exact_curve(plan, settings_of().privacy) is None

@@ -13,11 +13,12 @@ from spineflow.tasks.ledger.accounting import epsilon_tight
 from spineflow.tasks.ledger.plan import REPORT_DELTA
 from spineflow.tasks.noise.distributions import SeededRandom
 from spineflow.tasks.trips.charge import epsilons_within_areas
-from spineflow.tasks.trips.ingest.tables import PersonTrips
+from spineflow.tasks.trips.ingest.ingest import PersonTrips
 from spineflow.tasks.trips.plan import Plan, make_plan
 from spineflow.tasks.trips.settings import TripsSettings
 from spineflow.tasks.trips.tree import Tree
 
+from tests.tasks.trips.privacy import privacy_of
 from tests.tasks.trips.workload.test_neighbors import small_trees
 
 
@@ -48,7 +49,7 @@ def contributions(n_leaves: int, trips: int, distinct: bool) -> tuple[tuple[int,
         for leaves in combinations_with_replacement(range(n_leaves), n):
             rows = PersonTrips(np.zeros(n, np.int64), np.array(leaves), np.ones(n, np.int64))
             for seed in range(3):
-                found = rows.sample_trips(trips, SeededRandom(seed), are_distinct=distinct)
+                found = rows.sample_trips(privacy_of(True, trips, distinct), SeededRandom(seed))
                 kept.add(tuple(np.repeat(found.keys, found.counts).tolist()))
     assert max(map(len, kept)) == trips
     return tuple(sorted(kept))

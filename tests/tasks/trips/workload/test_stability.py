@@ -13,8 +13,10 @@ from spineflow.tasks.ledger.plan import Measure
 from spineflow.tasks.noise.distributions import DISCRETE_LAPLACE, Noise, SeededRandom
 from spineflow.tasks.trips.measurement import listed_leaves
 from spineflow.tasks.trips.plan import Plan, StabilityHistogram, listing_bound, stability_histogram
-from spineflow.tasks.trips.settings import STABILITY_HISTOGRAM, Contribution
+from spineflow.tasks.trips.settings import STABILITY_HISTOGRAM, TripsPrivacy
 from spineflow.tasks.trips.tree import NodeCounts, column_tree, hierarchy_of_links
+
+from tests.tasks.trips.privacy import privacy_of
 
 N_CELLS = 3
 TAIL = 40
@@ -47,16 +49,16 @@ def delta_at(one: list[int], other: list[int], histogram: StabilityHistogram, ep
     return total
 
 
-def neighbours(contribution: Contribution) -> list[tuple[list[int], list[int]]]:
+def neighbours(privacy: TripsPrivacy) -> list[tuple[list[int], list[int]]]:
     """Pairs of tables that differ in one person, on a background of others' trips."""
-    m = contribution.trips
+    m = privacy.trips_per_person
     choose = (
         itertools.combinations
-        if contribution.are_distinct
+        if privacy.distinct_trips
         else itertools.combinations_with_replacement
     )
     persons = [np.bincount(np.array(t), minlength=N_CELLS) for t in choose(range(N_CELLS), m)]
-    others = persons if contribution.is_bounded else [np.zeros(N_CELLS, dtype=int)]
+    others = persons if privacy.is_bounded else [np.zeros(N_CELLS, dtype=int)]
     backgrounds = [np.array(b) for b in itertools.product([0, 2], repeat=N_CELLS)]
     pairs = []
     for base, a, b in itertools.product(backgrounds, persons, others):
@@ -67,43 +69,42 @@ def neighbours(contribution: Contribution) -> list[tuple[list[int], list[int]]]:
 
 @pytest.mark.parametrize(("epsilon", "delta"), [("1/2", "1/1000"), ("3", "1/50")])
 @pytest.mark.parametrize(
-    "contribution",
+    "privacy",
     [
-        Contribution(),
-        Contribution(is_bounded=False),
-        Contribution(is_bounded=False, trips=2),
-        Contribution(is_bounded=False, trips=2, are_distinct=True),
-        Contribution(trips=2, are_distinct=True),
+        privacy_of(),
+        privacy_of(is_bounded=False),
+        privacy_of(is_bounded=False, trips=2),
+        privacy_of(is_bounded=False, trips=2, are_distinct=True),
+        privacy_of(trips=2, are_distinct=True),
     ],
 )
-def test_loss_is_within_epsilon_and_delta(epsilon: str, delta: str, contribution) -> None:
-    histogram = stability_histogram(Fraction(epsilon), Fraction(delta), contribution)
+def test_loss_is_within_epsilon_and_delta(epsilon: str, delta: str, privacy) -> None:
+    histogram = stability_histogram(privacy, Fraction(epsilon), Fraction(delta))
     worst = max(
         delta_at(one, other, histogram, float(Fraction(epsilon)))
-        for one, other in neighbours(contribution)
+        for one, other in neighbours(privacy)
     )
     assert worst <= float(Fraction(delta)) * (1 + 1e-9) + 1e-12
-    if contribution.is_bounded and contribution.trips > 1:
+    if privacy.is_bounded and privacy.trips_per_person > 1:
         return  # The worst neighbours need more cells than are enumerated.
     lower = StabilityHistogram(histogram.scale, histogram.threshold - 2)
     worst_below = max(
-        delta_at(one, other, lower, float(Fraction(epsilon)))
-        for one, other in neighbours(contribution)
+        delta_at(one, other, lower, float(Fraction(epsilon))) for one, other in neighbours(privacy)
     )
     assert worst_below > float(Fraction(delta))
 
 
 def test_threshold_is_the_least_that_the_bound_allows() -> None:
-    for contribution in (Contribution(), Contribution(False, 4), Contribution(False, 4, True)):
+    for privacy in (privacy_of(), privacy_of(False, 4), privacy_of(False, 4, True)):
         epsilon, delta = Fraction(1, 3), Fraction(1, 10**9)
-        found = stability_histogram(epsilon, delta, contribution)
-        assert listing_bound(found.threshold, found.scale, contribution) <= delta
-        assert listing_bound(found.threshold - 1, found.scale, contribution) > delta
+        found = stability_histogram(privacy, epsilon, delta)
+        assert listing_bound(found.threshold, found.scale, privacy) <= delta
+        assert listing_bound(found.threshold - 1, found.scale, privacy) > delta
 
 
 def test_only_what_occurs_is_published_and_only_above_the_threshold() -> None:
     leaves = NodeCounts(np.arange(0, 4000, 2), np.full(2000, 30))
-    histogram = stability_histogram(Fraction(1), Fraction(1, 10**6), Contribution())
+    histogram = stability_histogram(privacy_of(), Fraction(1), Fraction(1, 10**6))
     tree = column_tree([hierarchy_of_links("a", [("a", np.arange(4000).astype(str), None)])])
 
     def published_by(noise: Noise | None, threshold: int) -> NodeCounts:

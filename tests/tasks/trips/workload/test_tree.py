@@ -17,7 +17,7 @@ from spineflow.tasks.trips.plan import (
     measured_levels,
     optimised_shares,
 )
-from spineflow.tasks.trips.settings import Contribution
+from spineflow.tasks.trips.settings import TripsPrivacy
 from spineflow.tasks.trips.tree import (
     Hierarchy,
     Tree,
@@ -27,6 +27,8 @@ from spineflow.tasks.trips.tree import (
     od_tree,
     sum_by_key,
 )
+
+from tests.tasks.trips.privacy import privacy_of
 
 
 def grown(name: str, fanouts: list[list[int]]) -> Hierarchy:
@@ -152,10 +154,8 @@ def country_of_shares() -> Tree:
 def test_noise_of_the_paper() -> None:
     """sigma^2 = T / rho with uniform shares, bounded neighbours and one trip a person."""
     tree, rho = country_of_shares(), Fraction(1, 7)
-    contribution = Contribution()
-    measures = level_measures(
-        tree, contribution, rho, geometric_shares(measured_levels(tree, contribution))
-    )
+    privacy = privacy_of()
+    measures = level_measures(tree, privacy, rho, geometric_shares(measured_levels(tree, privacy)))
     assert list(measures) == [1, 2, 3, 4]
     assert {own.noise.parameter for own in measures.values()} == {tree.depth / rho}
 
@@ -164,7 +164,7 @@ def test_unsound_shares_are_refused() -> None:
     tree = country_of_shares()
     for shares in ({1: Fraction(1, 2)}, {1: Fraction(3, 2), 2: Fraction(-1, 2)}):
         with pytest.raises(ValueError, match="exactly 1"):
-            level_measures(tree, Contribution(), Fraction(1), shares)
+            level_measures(tree, privacy_of(), Fraction(1), shares)
 
 
 def test_geometric_shares_add_to_one() -> None:
@@ -173,20 +173,20 @@ def test_geometric_shares_add_to_one() -> None:
     assert shares[4] / shares[3] == Fraction(3, 2)
 
 
-@pytest.mark.parametrize("contribution", [Contribution(), Contribution(False, 5, True)])
-def test_optimised_shares_beat_uniform_ones(contribution: Contribution) -> None:
+@pytest.mark.parametrize("privacy", [privacy_of(), privacy_of(False, 5, True)])
+def test_optimised_shares_beat_uniform_ones(privacy: TripsPrivacy) -> None:
     tree = country_of_shares()
-    levels = measured_levels(tree, contribution)
-    shares = optimised_shares(tree, contribution, levels)
+    levels = measured_levels(tree, privacy)
+    shares = optimised_shares(tree, privacy, levels)
     assert sum(shares.values()) == 1
     assert all(share > 0 and 1000 % share.denominator == 0 for share in shares.values())
 
     def log_product(chosen) -> float:
-        measures = level_measures(tree, contribution, Fraction(1), chosen)
+        measures = level_measures(tree, privacy, Fraction(1), chosen)
         precisions = np.zeros(tree.depth + 1)
         for level in levels:
             precisions[level] = 1 / float(measures[level].noise.parameter)
-        regular = RegularTree(tuple(mean_fanouts(tree)), contribution.has_invariant_total)
+        regular = RegularTree(tuple(mean_fanouts(tree)), privacy.has_invariant_total)
         found = regular.variances(precisions)
         return float(np.log(found[1:]).sum())
 
