@@ -175,7 +175,7 @@ def show_spine(
 
     Args:
         entities: further areas of your own: CSV or Parquet with the columns area and block
-        page: also write an HTML page with charts
+        page: also write an HTML page
         csv: also write the distances of all entities
     """
     from ..tasks.topdown.ingest.ingest import public_geography
@@ -201,15 +201,14 @@ def print_distances(settings: TopdownSettings, found: SpineDistances) -> None:
         entity_tables,
         statistics_table,
         tabulated_deviations,
-        with_category_names,
     )
 
     for universe, summary in found.summaries.items():
         wide_page().print(f"\n[bold]{universe}[/bold]: off-spine distances (geounits)")
-        print_block(statistics_table(with_category_names(summary.distances)))
+        print_block(statistics_table(summary.distances))
         for block in tabulated_deviations(settings, summary.tabulated, universe):
             print_block(block)
-        for table in entity_tables(settings, found, universe, FARTHEST):
+        for table, _ in entity_tables(settings, found, universe, FARTHEST):
             print_block(table)
 
 

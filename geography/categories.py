@@ -49,7 +49,15 @@ class Category:
 
 def is_aian_block(geography: pd.DataFrame, rules: SpineRules) -> np.ndarray:
     """(n_blocks,) bool: the block is in an area whose type forms the AIAN branch."""
-    return _aian_area(geography, rules)[0] >= 0
+    area = text_column(geography, rules.column_of("aian"))
+    ranges = [(each.low, each.high) for each in rules.aian_ranges if each.on_spine]
+    # There are few areas, so comparing their codes one by one is fastest.
+    on_spine = [
+        code
+        for code in area.unique()
+        if code != OUTSIDE_AIAN and any(low <= code <= high for low, high in ranges)
+    ]
+    return area.isin(on_spine).to_numpy(dtype=bool)
 
 
 def off_spine_categories(
@@ -121,27 +129,11 @@ def mcd_or_place(geography: pd.DataFrame, rules: SpineRules) -> np.ndarray:
     return combine(pair, len(geography))
 
 
-def _aian_area(geography: pd.DataFrame, rules: SpineRules) -> tuple[np.ndarray, pd.Index]:
-    """The block's area in the AIAN branch (-1 outside) and the areas' codes."""
-    area, values = pd.factorize(text_column(geography, rules.column_of("aian")))
-    ranges = [(each.low, each.high) for each in rules.aian_ranges if each.on_spine]
-    # There are few areas, so comparing their codes one by one is fastest.
-    on_spine = np.array(
-        [
-            code != OUTSIDE_AIAN and any(low <= code <= high for low, high in ranges)
-            for code in values.tolist()
-        ],
-        dtype=bool,
-    )
-    return np.where(on_spine[area], area, -1), values
-
-
 def aian_category(geography: pd.DataFrame, rules: SpineRules) -> Category:
     """Blocks by their area of the AIAN branch."""
-    area, values = _aian_area(geography, rules)
-    distinct, entity = np.unique(area, return_inverse=True)
-    label = ["outside" if code < 0 else str(values[code]) for code in distinct.tolist()]
-    return _category("aian", entity, label, has_outside=bool((distinct < 0).any()))
+    area, everywhere = text_column(geography, rules.column_of("aian")), np.zeros(1, np.int64)
+    within = is_aian_block(geography, rules)
+    return coded_category("aian", area, everywhere, within, (), lambda _, code: code)
 
 
 def _block_category(

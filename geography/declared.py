@@ -79,12 +79,17 @@ def encode_code(code: str) -> str:
     return quote(code, safe="").replace(".", "%2E")
 
 
-def area_paths(areas: pd.DataFrame, geolevels: Sequence[str]) -> np.ndarray:
-    """(n_areas,) object array: the path of each row of a table of areas.
+def area_paths(areas: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
+    """(n_areas,) object array: the encoded codes of some columns, joined by points; of all
+    geolevels below the root, the path of each row of a table of areas.
 
     Raises GeographyRefused for a column that is absent or has gaps.
     """
-    return _joined_codes(areas, geolevels[1:])
+    codes = []
+    for name in columns:
+        code, distinct = pd.factorize(text_column(areas, name))
+        codes.append(np.array([encode_code(value) for value in distinct], dtype=object)[code])
+    return reduce(lambda path, text: path + "." + text, codes)
 
 
 def declared_units(areas: pd.DataFrame, geolevels: Sequence[str]) -> dict[str, Units]:
@@ -224,7 +229,7 @@ def _pieces(
                 "or leave the geolevel out"
             )
         upto = columns.index(name) + 1
-        pieces[name], done = _joined_codes(areas, columns[done:upto]), upto
+        pieces[name], done = area_paths(areas, columns[done:upto]), upto
     return pieces
 
 
@@ -233,12 +238,3 @@ def _number_within_parents(parent: np.ndarray) -> np.ndarray:
     rank = ranks_within(parent) + 1
     width = len(str(rank.max()))
     return np.array([f"g{i:0{width}d}" for i in rank.tolist()], dtype=object)
-
-
-def _joined_codes(areas: pd.DataFrame, names: Sequence[str]) -> np.ndarray:
-    """(n_areas,) object array: the encoded codes of some columns, joined by points."""
-    columns = []
-    for name in names:
-        code, distinct = pd.factorize(text_column(areas, name))
-        columns.append(np.array([encode_code(value) for value in distinct], dtype=object)[code])
-    return reduce(lambda path, text: path + "." + text, columns)

@@ -269,7 +269,7 @@ def load_areas(
             evidence.add_mask(table, f"blank_{name}", is_blank.to_numpy())
             frame[name] = frame[name].fillna("")
     frame = frame.drop(columns=GEOCODE, errors="ignore")
-    path = area_paths(frame, (declared.geolevels[0], *columns))
+    path = area_paths(frame, columns)
     order = np.argsort(path.astype(str), kind="stable")
     repeated = pd.Series(path).duplicated(keep=False).to_numpy()
     evidence.add_mask(table, "repeated_area", repeated)

@@ -30,7 +30,7 @@ def areas_of(draw) -> pd.DataFrame:
             for section in range(draw(st.integers(1, 6))):
                 rows.append((str(region), str(town), str(section), draw(st.sampled_from("ab"))))
     areas = pd.DataFrame(rows, columns=[*LEVELS[1:], "zone"])
-    areas[GEOCODE] = area_paths(areas, LEVELS)
+    areas[GEOCODE] = area_paths(areas, LEVELS[1:])
     return areas.sort_values(GEOCODE).reset_index(drop=True)
 
 
@@ -78,7 +78,7 @@ def test_groups_of_a_few_towns_are_formed_within_them(names):
         for section in range(3)
     ]
     areas = pd.DataFrame(rows, columns=[*LEVELS[1:], "zone"])
-    areas[GEOCODE] = area_paths(areas, LEVELS)
+    areas[GEOCODE] = area_paths(areas, LEVELS[1:])
     hold_within(areas.sort_values(GEOCODE).reset_index(drop=True), names, 4)
     spine = optimized(areas, LEVELS, None, 4)
     assert crosses(spine, declared_units(areas, LEVELS)["town"].number, "town")

@@ -1,10 +1,9 @@
 """Writing a run's noisy measurements in the published layout.
 
 The state totals, which the published files lack, are written next to the folders of the universes
-(`state_totals.csv`, and `state-totals/US/state_totals.parquet` with the states' names), as is
-`measured.toml`, which records the queries, the budget and the spine. Variances are exact
-again from the losses, which the column `plb` has as fractions; the variances themselves are
-rounded to 32 bits, as they were published.
+(`state_totals.csv`), as is `measured.toml`, which records the queries, the budget and the spine.
+Variances are exact again from the losses, which the column `plb` has as fractions; the variances
+themselves are rounded to 32 bits, as they were published.
 
 Geocodes have the widths by which readers of the published files cut them:
 
@@ -20,9 +19,8 @@ codes of the tabulation, stay as they are.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -33,14 +31,12 @@ import tomli_w
 from pyarrow.dataset import ParquetFileFormat, partitioning, write_dataset
 
 from ....geography.levels import Spine
-from ...census.cef_2020 import state_of
 from ...census.invariants import read_state_totals
 from ...census.queries import Schema, marginal_query
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.files import NOT_PRIVATE, STAMP_FILE, STAMP_KEY
 from ...runs.settings_files import settings_tree
-from ...runs.stamps import stamp_at
 from ..measurement.constraints import constraint_name
 from ..paths import spine_folder, state_totals_file
 from ..settings import TopdownSettings
@@ -67,7 +63,6 @@ from .layout import (
 
 FILES = "part-0000{i}.parquet"
 TOTALS_CSV = "state_totals.csv"
-TOTALS_PARQUET = "state-totals/US/state_totals.parquet"
 
 ROWS_PER_BATCH = 1 << 12
 
@@ -159,20 +154,18 @@ def _write_universe(
     unpublished = {STATE_TOTAL}
     for agreement in settings.compiled_census.universes[universe].agreements:
         unpublished |= {constraint_name(agreement.name, side) for side in ("_lb", "_ub")}
-    for level in own.universes[universe]:
-        at = target / f"{level.geolevel}.parquet"
-        own_codes = pa.array(spine.geolevel(level.geolevel).geocode, pa.string())
-        published = pa.array(codes[level.geolevel].tolist(), pa.binary()).cast(pa.string())
-        state_digits = 0 if level.geolevel == "US" else digits
+    for geolevel, level in own.universes[universe].items():
+        at = target / f"{geolevel}.parquet"
+        own_codes = pa.array(spine.geolevel(geolevel).geocode, pa.string())
+        published = pa.array(codes[geolevel].tolist(), pa.binary()).cast(pa.string())
+        state_digits = 0 if geolevel == "US" else digits
         by_state = pa.schema([(PARTITION, pa.string())]) if state_digits else None
         for kind, files in ((MEASUREMENTS, level.measurements), (CONSTRAINTS, level.constraints)):
-            layout = _Layout(schema, kind == CONSTRAINTS, state_digits)
-            tables = _tables(files, layout, unpublished, own_codes, published)
-            rows_schema = layout.schema(stamp)
+            layout = _Layout(schema, kind == CONSTRAINTS, state_digits, stamp)
             write_dataset(
-                chain.from_iterable(table.cast(rows_schema).to_batches() for table in tables),
+                layout.batches(files, unpublished, own_codes, published),
                 at / kind,
-                schema=rows_schema,
+                schema=layout.rows,
                 format="parquet",
                 file_options=ParquetFileFormat().make_write_options(compression="zstd"),
                 partitioning=by_state and partitioning(by_state, flavor="hive"),
@@ -190,113 +183,79 @@ class _Layout:
 
     state_digits : digits of a geocode for its state, by which the files are partitioned; 0 without
         partitions.
+    stamp : stored in the files' metadata, if there is any.
     """
 
     universe: Schema
     is_constraint: bool
     state_digits: int
+    stamp: str | None
 
     @property
-    def columns(self) -> Sequence[str]:
-        return tuple(attribute_columns(self.universe).values())
-
-    def schema(self, stamp: str | None) -> pa.Schema:
-        """Schema of the rows, with their partition; a stamp is stored in its metadata."""
+    def rows(self) -> pa.Schema:
+        """Schema of the rows, with their partition."""
         fields = [
             ("geocode", pa.string()),
             ("query_name", pa.string()),
-            *((name, pa.string()) for name in self.columns),
+            *((name, pa.string()) for name in attribute_columns(self.universe).values()),
             ("query_shape", pa.list_(pa.int32())),
             ("value", pa.list_(pa.int64())),
             ("variance", pa.float32()),
             ("plb", pa.string()),
         ]
-        if self.is_constraint:
-            fields.append(("sign", pa.string()))
-        if self.state_digits:
-            fields.append((PARTITION, pa.string()))
-        metadata = None if stamp is None else {STAMP_KEY: stamp}
+        fields += [("sign", pa.string())] * self.is_constraint
+        fields += [(PARTITION, pa.string())] * bool(self.state_digits)
+        metadata = None if self.stamp is None else {STAMP_KEY: self.stamp}
         return pa.schema([pa.field(*entry) for entry in fields], metadata)
 
-    def of_name(self, name: str) -> tuple[Mapping[str, str], Sequence[int]]:
-        """Values of the attribute columns for a query or constraint, and its shape."""
+    def of_name(self, name: str) -> dict[str, object]:
+        """The columns that follow from the name of a query or constraint."""
         if not self.is_constraint:
             query = marginal_query(self.universe, query_of(name))
-            return query_factors(self.universe, query), query.shape
-        factors = dict.fromkeys(self.columns, SUMMED) | dict(SPECIAL_FACTORS.get(name, {}))
-        shape = [1] * len(self.columns)
-        if self.universe.universe == "persons" and name in address_bounds(self.universe):
-            bounded = name.partition("_total")[0]
-            if bounded in self.columns:
-                place = list(self.columns).index(bounded)
-                factors[bounded], shape[place] = bounded, self.universe.shape[place]
-        return factors, shape
+            return {**query_factors(self.universe, query), "query_shape": list(query.shape)}
+        columns = list(attribute_columns(self.universe).values())
+        factors = dict.fromkeys(columns, SUMMED) | dict(SPECIAL_FACTORS.get(name, {}))
+        shape = [1] * len(columns)
+        bounded = name.partition("_total")[0]
+        if name in address_bounds(self.universe) and bounded in columns:
+            place = columns.index(bounded)
+            factors[bounded], shape[place] = bounded, self.universe.shape[place]
+        return {**factors, "query_shape": shape, "variance": 0.0, "plb": "0"}
 
+    def batches(
+        self, files: Sequence[Path], unpublished: Set[str], codes: pa.Array, published: pa.Array
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of a run's files in these columns, some at a time, without those of some names;
+        `published` are the geocodes of the geounits with these `codes`."""
+        columns = ["geocode", "query_name", "value"]
+        columns += ["sign"] if self.is_constraint else ["variance", "plb"]
+        left_out = pa.array(sorted(unpublished))
+        for path in files:
+            with pq.ParquetFile(path) as file:
+                for batch in file.iter_batches(batch_size=ROWS_PER_BATCH, columns=columns):
+                    own = batch.filter(pc.invert(pc.is_in(batch["query_name"], left_out)))
+                    if own.num_rows:
+                        place = pc.index_in(own["geocode"], value_set=codes)
+                        yield from self._published(own, published.take(place)).to_batches()
 
-def _tables(
-    files: Sequence[Path],
-    layout: _Layout,
-    unpublished: Set[str],
-    codes: pa.Array,
-    published: pa.Array,
-) -> Iterator[pa.Table]:
-    """The rows of a run's files with the columns of the published layout, some at a time, without
-    those of some names; `published` are the geocodes of the geounits with these `codes`."""
-    further = ["sign"] if layout.is_constraint else ["variance", "plb"]
-    columns, left_out = ["geocode", "query_name", "value", *further], pa.array(sorted(unpublished))
-    for path in files:
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=ROWS_PER_BATCH, columns=columns):
-                table = pa.Table.from_batches([batch])
-                table = table.filter(pc.invert(pc.is_in(table["query_name"], left_out)))
-                if table.num_rows:
-                    place = pc.index_in(table["geocode"].combine_chunks(), value_set=codes)
-                    yield _published(table, layout, published.take(place))
-
-
-def _published(table: pa.Table, layout: _Layout, geocode: pa.Array) -> pa.Table:
-    names = table["query_name"].combine_chunks().dictionary_encode()
-    found = [layout.of_name(name) for name in names.dictionary.to_pylist()]
-    columns: dict[str, pa.Array | pa.ChunkedArray] = {
-        "geocode": geocode,
-        "query_name": names.cast(pa.string()),
-    }
-    for column in layout.columns:
-        texts = pa.array([factors[column] for factors, _ in found], pa.string())
-        columns[column] = texts.take(names.indices)
-    shapes = pa.array([list(shape) for _, shape in found], pa.list_(pa.int32()))
-    columns["query_shape"] = shapes.take(names.indices)
-    columns["value"] = table["value"].cast(pa.list_(pa.int64()))
-    n = table.num_rows
-    if layout.is_constraint:
-        columns["variance"] = pa.array(np.zeros(n, dtype=np.float32))
-        columns["plb"] = pa.array(["0"] * n, pa.string())
-        columns["sign"] = table["sign"]
-    else:
-        columns["variance"] = table["variance"].cast(pa.float32(), safe=False)
-        columns["plb"] = table["plb"]
-    if layout.state_digits:
-        state = pc.utf8_slice_codeunits(geocode, 0, layout.state_digits)
-        columns[PARTITION] = pc.utf8_lpad(state, PARTITION_DIGITS, "0")
-    return pa.table(columns)
+    def _published(self, batch: pa.RecordBatch, geocode: pa.Array) -> pa.Table:
+        """The rows of a batch with the columns of the layout and published geocodes."""
+        names = batch["query_name"].dictionary_encode()
+        of_names = pa.Table.from_pylist(list(map(self.of_name, names.dictionary.to_pylist())))
+        state = pc.utf8_slice_codeunits(geocode, 0, self.state_digits)
+        columns = {name: batch[name] for name in batch.schema.names}
+        columns |= {name: of_names[name].take(names.indices) for name in of_names.column_names}
+        columns |= {"geocode": geocode, PARTITION: pc.utf8_lpad(state, PARTITION_DIGITS, "0")}
+        rows = self.rows
+        return pa.table({name: columns[name] for name in rows.names}).cast(rows)
 
 
 def _write_totals(run: RunDirectory, folder: Path) -> None:
     """The exact totals of the states, if the run declares any."""
     totals = read_state_totals(state_totals_file(run))
-    if not totals:
-        return
-    states = sorted(totals)
-    lines = ["geocode,value", *(f"{state},{totals[state]}" for state in states), ""]
-    (folder / TOTALS_CSV).write_text("\n".join(lines), encoding="utf-8")
-    path = folder / TOTALS_PARQUET
-    path.parent.mkdir(parents=True)
-    columns = {
-        "geocode": pa.array(states, pa.string()),
-        "name": pa.array([state_of(state).name for state in states], pa.string()),
-        "value": pa.array([totals[state] for state in states], pa.int64()),
-    }
-    pq.write_table(pa.table(columns).replace_schema_metadata(stamp_at(run.settings) or None), path)
+    if totals:
+        lines = ["geocode,value", *(f"{state},{totals[state]}" for state in sorted(totals)), ""]
+        (folder / TOTALS_CSV).write_text("\n".join(lines), encoding="utf-8")
 
 
 def published_geocodes(spine: Spine) -> dict[str, np.ndarray]:

@@ -93,33 +93,32 @@ def read_spine_of(
     if twice.size:
         what = "ends in a block that another one ends in too; fetch the file again"
         blocks.refuse(int(twice[0]), what)
-    found: list[Geolevel] = []
-    is_branched = not folder.is_conventional
-    for level in levels:
-        shares, code = _shares_of_level(folder, level, budget, schema)
-        is_aian = np.zeros(len(level.geocode), dtype=bool)
-        if found and is_branched:
-            is_aian = pc.starts_with(pa.array(level.geocode), "1").to_numpy(False)
-        found.append(
-            Geolevel(
-                name=level.name,
-                geocode=level.geocode,
-                parent=level.parent,
-                plb_shares=shares,
-                plb_share_code=code,
-                is_aian=is_aian,
-                n_blocks=np.ones(len(level.geocode), dtype=np.int64),
-            )
+    n_blocks = [np.ones(len(own), dtype=np.int64)]
+    for above, below in zip(levels[-2::-1], levels[:0:-1], strict=True):
+        sums = np.bincount(below.parent, n_blocks[0], len(above.geocode))
+        n_blocks.insert(0, sums.astype(np.int64))
+    geolevels = tuple(
+        Geolevel(
+            level.name,
+            level.geocode,
+            level.parent,
+            *_shares_of_level(folder, level, budget, schema),
+            _is_aian(folder, level),
+            n,
         )
-    counted = [found[-1]]
-    for above, below in zip(reversed(found[:-1]), reversed(found), strict=False):
-        n_blocks = np.bincount(below.parent, counted[0].n_blocks, len(above)).astype(np.int64)
-        counted.insert(0, replace(above, n_blocks=n_blocks))
-    geolevels = tuple(counted)
+        for level, n in zip(levels, n_blocks, strict=True)
+    )
     _refuse_unbalanced(folder, universe, levels, geolevels)
     rank = np.empty(len(own), dtype=np.int64)
     rank[order] = np.arange(len(own))
     return Spine(settings.geography.spine, geolevels, own, rank)
+
+
+def _is_aian(folder: MeasurementFolder, level: LevelCodes) -> np.ndarray:
+    """(n,) bool: the geounits in the AIAN branch, whose geocodes begin with 1."""
+    if level.parent[0] < 0 or folder.is_conventional:
+        return np.zeros(len(level.geocode), dtype=bool)
+    return pc.starts_with(pa.array(level.geocode), "1").to_numpy(False)
 
 
 def read_geounits(
@@ -130,9 +129,8 @@ def read_geounits(
     Raises InputRefused for a geolevel that is missing or too many, a root of several geounits, a
     geounit without a parent or without a child, and one in another state's partition.
     """
-    there = [level.geolevel for level in folder.universes.get(universe, ())]
-    further = [name for name in there if name not in geolevels]
-    if there and further:
+    further = [name for name in folder.universes.get(universe, ()) if name not in geolevels]
+    if further:
         raise InputRefused(
             f"{folder.root} has measurements of {universe} at {further[0]}, which is not among "
             f"budget.{universe}.geolevels; name the preset or the budget that they were made with."

@@ -23,9 +23,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -79,18 +78,16 @@ BLOCK_DIGITS = 16
 """Digits of the block geocode, with which a block's geocode ends on every spine."""
 
 
-@dataclass(frozen=True)
-class LevelFiles:
+class LevelFiles(NamedTuple):
     """The files of one universe and geolevel, in the order in which they are read."""
 
-    geolevel: str
     measurements: tuple[Path, ...]
     constraints: tuple[Path, ...]
 
 
 @dataclass(frozen=True)
 class MeasurementFolder:
-    """Published noisy measurements: the files of every universe, from the root down.
+    """Published noisy measurements: the files of every universe by geolevel, from the root down.
 
     root : names of files in messages are relative to it.
     product : "US" or "PR" in the published layout, None for a run's own folder.
@@ -98,7 +95,7 @@ class MeasurementFolder:
 
     root: Path
     product: str | None
-    universes: Mapping[str, tuple[LevelFiles, ...]]
+    universes: Mapping[str, Mapping[str, LevelFiles]]
 
     def name(self, path: Path) -> str:
         """The name of a file in messages."""
@@ -114,13 +111,13 @@ class MeasurementFolder:
                 f"{self.root} has no measurements of {universe}; leave it out of run.universes, "
                 "or correct input.measurements."
             )
-        for found in self.universes[universe]:
-            if found.geolevel == geolevel and found.constraints:
-                return found
-        raise InputRefused(
-            f"{self.root} has no constraints of {universe} at {geolevel}, a geolevel of "
-            f"budget.{universe}.geolevels; add its files, or correct the budget."
-        )
+        found = self.universes[universe].get(geolevel)
+        if found is None or not found.constraints:
+            raise InputRefused(
+                f"{self.root} has no constraints of {universe} at {geolevel}, a geolevel of "
+                f"budget.{universe}.geolevels; add its files, or correct the budget."
+            )
+        return found
 
     def place(self, universe: str, geolevel: str) -> str:
         """The name of the folder that has the constraints of a geolevel, in messages."""
@@ -130,14 +127,15 @@ class MeasurementFolder:
     @property
     def has_root_of_nation(self) -> bool:
         """Whether the spines begin with the geolevel US."""
-        return any(levels and levels[0].geolevel == "US" for levels in self.universes.values())
+        return any("US" in levels for levels in self.universes.values())
 
     @property
     def is_stamped(self) -> bool:
         """Whether a file is marked as not private."""
         files = [
             path
-            for level in chain(*self.universes.values())
+            for levels in self.universes.values()
+            for level in levels.values()
             for path in (*level.measurements[:1], *level.constraints[:1])
         ]
         return any(
@@ -149,11 +147,10 @@ class MeasurementFolder:
     def is_conventional(self) -> bool:
         """Whether the spine has the geocodes of the tabulation: blocks have 16 digits."""
         for levels in self.universes.values():
-            for level in levels:
-                if level.geolevel == GEOLEVELS[-1] and level.constraints:
-                    with pq.ParquetFile(level.constraints[0]) as file:
-                        for batch in file.iter_batches(batch_size=1, columns=["geocode"]):
-                            return len(str(batch.column(0)[0])) == BLOCK_DIGITS
+            for path in levels.get(GEOLEVELS[-1], LevelFiles((), ())).constraints[:1]:
+                with pq.ParquetFile(path) as file:
+                    for batch in file.iter_batches(batch_size=1, columns=["geocode"]):
+                        return len(str(batch.column(0)[0])) == BLOCK_DIGITS
         return False
 
 
@@ -195,7 +192,7 @@ def open_folder(path: str | Path, product: str | None = None) -> MeasurementFold
     return MeasurementFolder(root, None, own)
 
 
-def _published_levels(folder: Path, first: str) -> tuple[LevelFiles, ...]:
+def _published_levels(folder: Path, first: str) -> dict[str, LevelFiles]:
     there = [path.name for path in folder.glob("*.parquet") if path.is_dir()]
     if there and f"{first}.parquet" not in there:
         raise InputRefused(
@@ -207,15 +204,15 @@ def _published_levels(folder: Path, first: str) -> tuple[LevelFiles, ...]:
 
 def _levels(
     folder: Path, ending: str, measurements: str, constraints: str
-) -> tuple[LevelFiles, ...]:
+) -> dict[str, LevelFiles]:
     """The geolevels that have a folder, named after them with an `ending`, and the folders in
     it."""
     places = {geolevel: folder / f"{geolevel}{ending}" for geolevel in GEOLEVELS}
-    return tuple(
-        LevelFiles(name, _parquet_files(at / measurements), _parquet_files(at / constraints))
+    return {
+        name: LevelFiles(_parquet_files(at / measurements), _parquet_files(at / constraints))
         for name, at in places.items()
         if at.is_dir()
-    )
+    }
 
 
 def _parquet_files(folder: Path) -> tuple[Path, ...]:
@@ -327,9 +324,7 @@ class Rows:
     ) -> None:
         """Raise InputRefused about the first geounit that is wrong, `(m,)` each; `subject`, such as
         "the constraint total_con of ", precedes it and `what` follows it."""
-        if is_wrong.any():
-            geounit = geocode[int(np.argmax(is_wrong))]
-            raise InputRefused(f"{self.file}: {subject}geounit {geounit} {what}.")
+        refuse_first(self.file, is_wrong, geocode, what, subject)
 
     def refuse_repeated(
         self, place: np.ndarray, is_seen: np.ndarray, geocode: np.ndarray, what: str
@@ -338,6 +333,16 @@ class Rows:
         self.refuse_where(is_seen, geocode[place], what)
         ordered = np.sort(place)
         self.refuse_where(ordered[1:] == ordered[:-1], geocode[ordered[1:]], what)
+
+
+def refuse_first(
+    place: str, is_wrong: np.ndarray, geocode: np.ndarray, what: str, subject: str = ""
+) -> None:
+    """Raise InputRefused about the first geounit that is wrong, naming the place of its rows; see
+    `Rows.refuse_where`."""
+    if is_wrong.any():
+        geounit = geocode[int(np.argmax(is_wrong))]
+        raise InputRefused(f"{place}: {subject}geounit {geounit} {what}.")
 
 
 def read_rows(

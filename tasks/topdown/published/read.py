@@ -57,6 +57,7 @@ from .layout import (
     address_bounds,
     open_folder,
     read_rows,
+    refuse_first,
 )
 
 PERSONS, UNITS = "persons", "units"
@@ -126,8 +127,8 @@ def _totals_of_file(path: Path) -> dict[str, int]:
 def _totals_of_folder(folder: MeasurementFolder) -> dict[str, int]:
     """State totals in the constraints of a run's own folder; none in the published layout."""
     found: dict[str, int] = {}
-    levels = [level for level in folder.universes.get(PERSONS, ()) if level.geolevel == "State"]
-    for path in (path for level in levels for path in level.constraints):
+    level = folder.universes.get(PERSONS, {}).get("State")
+    for path in () if level is None else level.constraints:
         for rows in read_rows(folder, path, ["geocode", "query_name", "value"]):
             table = rows.table.to_pandas()
             own = table[table["query_name"] == STATE_TOTAL]
@@ -160,9 +161,11 @@ def read_blocks(
         is_odd |= addresses[:, 0] < lower[:, 0]
         housing_units, facilities = addresses[:, 0] - lower[:, 0], lower
     what = (
-        "are not 1 to 99,999 persons a facility and at most 99,999 a housing unit; fetch the file"
+        "are not 1 to 99,999 persons a facility and at most 99,999 a housing unit; fetch the file "
+        "again"
     )
-    _refuse_geounit(folder, universe, level, is_odd, "the bounds of ", f"{what} again")
+    place = folder.place(universe, BLOCK)
+    refuse_first(place, is_odd, level.geocode, what, "the bounds of ")
     return BlockCounts(housing_units, facilities, found)
 
 
@@ -221,9 +224,10 @@ def refuse_inconsistent(
         if universe != UNITS and level.name == "US" and totals:
             sums[TOTAL_CONSTRAINT] = np.array([[sum(totals.values())]])
         found = read_constraints(folder, settings, universe, spine, level.name)
+        place = folder.place(universe, level.name)
         for name in sums:
             is_wrong = (found[name] != sums[name]).any(axis=1) & (found[name][:, 0] >= 0)
-            _refuse_geounit(folder, universe, level, is_wrong, f"the constraint {name} of ", what)
+            refuse_first(place, is_wrong, level.geocode, what, f"the constraint {name} of ")
 
 
 def read_constraints(
@@ -258,7 +262,7 @@ def read_constraints(
         found[name][place] = values
     for name in _required(settings, universe):
         what = f"has no constraint {name}; fetch its files again"
-        _refuse_geounit(folder, universe, level, found[name][:, 0] < 0, "", what)
+        refuse_first(folder.place(universe, geolevel), found[name][:, 0] < 0, level.geocode, what)
     return found
 
 
@@ -271,21 +275,6 @@ def _n_types(schema: Schema) -> int:
     """Number of types that have bounds of their own."""
     bounds = CENSUS.universes[schema.universe].bounds
     return N_TYPES if any(bound.query in schema.attributes for bound in bounds) else 1
-
-
-def _refuse_geounit(
-    folder: MeasurementFolder,
-    universe: str,
-    level: Geolevel,
-    is_wrong: np.ndarray,
-    subject: str,
-    what: str,
-) -> None:
-    """Refuse the first geounit of a geolevel that is wrong (n,), if any is."""
-    if is_wrong.any():
-        geounit = level.geocode[int(np.argmax(is_wrong))]
-        place = folder.place(universe, level.name)
-        raise InputRefused(f"{place}: {subject}geounit {geounit} {what}.")
 
 
 def _refuse_blocks(geography: pd.DataFrame, rows: np.ndarray, what: str) -> None:

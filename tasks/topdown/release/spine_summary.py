@@ -34,8 +34,7 @@ from ....geography.variance import (
 )
 from ...census.invariants import read_geography, read_invariants
 from ...census.queries import Schema, marginal_query
-from ...pages.document import NONE, Block, Document, Figure, Section, Table, document_of
-from ...pages.figures import bar_chart
+from ...pages.document import NONE, Block, Document, Section, Table, document_of
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.files import read_declared
@@ -251,7 +250,7 @@ STATISTICS = _WORDS["statistics"]
 
 
 def spine_facts(run: RunDirectory, settings: TopdownSettings, universe: str) -> dict[str, Any]:
-    """Tables, charts and words of the report's part on a universe's spine, by their names in its
+    """Tables and words of the report's part on a universe's spine, by their names in its
     template."""
     summary = read_summary(run, universe)
     spine = settings.geography.spine
@@ -259,23 +258,18 @@ def spine_facts(run: RunDirectory, settings: TopdownSettings, universe: str) -> 
     declared = census.universes[universe]
     invariants = [i.geolevel for i in declared.invariants if i.geolevel != census.geolevels[-1]]
     is_moved = set(summary.geounits["geolevel"]) - set(GEOLEVEL_ORDER["aian"])
-    found = {
+    return {
         "universe": universe,
         "spine": SPINE_NAMES[spine],
         "before": SPINE_NAMES[made.before],
         "is_moved": is_moved and made.before == "aian",
         "counted": declared.counted.text,
         "exact": list(dict.fromkeys(invariants)),
-        "geounits": _geounits(settings, _of(summary.geounits, spine), _of(summary.fan_out, spine)),
+        "geounits": _geounits(settings, summary, spine),
         "tabulated": tabulated_deviations(settings, summary.tabulated, universe),
-        "distances": [],
+        "distances": () if summary.distances.empty else statistics_table(summary.distances),
+        "deviations": statistics_table(summary.standard_deviations),
     }
-    if not summary.distances.empty:
-        label = f"mean standard deviation ({declared.counted.text})"
-        title = f"Predicted standard deviation by category, {universe}"
-        found["distances"] = _distances(summary.distances, universe)
-        found["deviations"] = _statistics(summary.standard_deviations, label, title)
-    return found
 
 
 def areas_section(settings: TopdownSettings, universe: str, tables: PublicTables) -> Section:
@@ -298,7 +292,6 @@ def tabulated_deviations(
     """
     if deviations.empty:
         return []
-    deviations = with_category_names(deviations)
     declared = settings.compiled_census.universes[universe]
     found: list[Block] = [
         f"Predicted standard deviation of {declared.counted.text} in the areas of tables, if all "
@@ -309,24 +302,27 @@ def tabulated_deviations(
     ]
     for own, larger in noisier_than_larger(_of(deviations, settings.geography.spine)):
         found.append(
-            f"The noise of a {own['category']} exceeds the noise of a larger {larger['category']}: "
-            f"predicted deviations of {own['mean']:.3g} and {larger['mean']:.3g} on average."
+            f"The noise of a {_name(own['category'])} exceeds the noise of a larger "
+            f"{_name(larger['category'])}: predicted deviations of {own['mean']:.3g} and "
+            f"{larger['mean']:.3g} on average."
         )
     return found
 
 
-def with_category_names(frame: pd.DataFrame) -> pd.DataFrame:
-    """A frame with readable names of categories."""
-    return frame.assign(category=[CATEGORY_NAMES.get(name, name) for name in frame["category"]])
+def _name(category: str) -> str:
+    """The readable name of a category."""
+    return CATEGORY_NAMES.get(category, category)
 
 
 def _of(frame: pd.DataFrame, spine: str) -> pd.DataFrame:
     return frame[frame["spine"] == spine]
 
 
-def _geounits(settings: TopdownSettings, geounits: pd.DataFrame, fan_out: pd.DataFrame) -> Table:
+def _geounits(settings: TopdownSettings, summary: SpineSummary, spine: str) -> Table:
+    """Geounits and children of a geounit by geolevel, of one of the spines of a summary."""
+    geounits, fan_out = _of(summary.geounits, spine), _of(summary.fan_out, spine)
     rows = []
-    names = level_names(settings.geography.spine, tuple(geounits["geolevel"]))
+    names = level_names(spine, tuple(geounits["geolevel"]))
     has_branch = bool((geounits["aian_geounits"] > 0).any())
     for level in geounits.itertuples():
         parents = fan_out[fan_out["geolevel"] == level.geolevel]
@@ -344,32 +340,13 @@ def _geounits(settings: TopdownSettings, geounits: pd.DataFrame, fan_out: pd.Dat
 
 def statistics_table(frame: pd.DataFrame) -> Table:
     """The statistics of a summary's frame, a row for each category and spine."""
+    records = frame.to_dict("records")
+    order = list(dict.fromkeys(row["category"] for row in records))
     rows = []
-    for category in dict.fromkeys(frame["category"]):
-        for row in frame[frame["category"] == category].to_dict("records"):
-            figures = (float(row[name]) for name in STATISTICS)
-            rows.append((category, row["entities"], SPINE_NAMES[row["spine"]], *figures))
+    for row in sorted(records, key=lambda row: order.index(row["category"])):
+        figures = (float(row[name]) for name in STATISTICS)
+        rows.append((_name(row["category"]), row["entities"], SPINE_NAMES[row["spine"]], *figures))
     return Table(("category", "entities", "spine", *STATISTICS.values()), tuple(rows))
-
-
-def _statistics(frame: pd.DataFrame, label: str, title: str) -> list[Block]:
-    """The statistics of a summary's frame, and bars of the means by category, one for each spine;
-    no bars where a mean is infinite."""
-    frame = with_category_names(frame)
-    means = frame.pivot(index="category", columns="spine", values="mean")
-    means = means.loc[frame["category"].unique(), frame["spine"].unique()]
-    means = means[np.isfinite(means).all(axis=1)]
-    if means.empty:
-        return [statistics_table(frame)]
-    series = {SPINE_NAMES[spine]: means[spine].tolist() for spine in means}
-    chart = bar_chart(list(means.index), series, title=title, value_label=label)
-    return [statistics_table(frame), Figure(chart, f"{title}.")]
-
-
-def _distances(frame: pd.DataFrame, universe: str) -> list[Block]:
-    """Statistics of the off-spine distances of categories, and their means as a chart."""
-    title = f"Mean off-spine distance by category, {universe}"
-    return _statistics(frame, "mean off-spine distance (geounits)", title)
 
 
 MOST_ENTITIES = 1000
@@ -389,49 +366,39 @@ def spine_document(settings: TopdownSettings, found: SpineDistances) -> Document
 
 def entity_tables(
     settings: TopdownSettings, found: SpineDistances, universe: str, most: int
-) -> list[Table]:
-    """Entities of every category, the farthest from the settings' own spine first, at most so many.
+) -> list[tuple[Table, int]]:
+    """Entities of every category, the farthest from the settings' own spine first, at most so many,
+    and how many the category has.
 
     The first header is the name of the category.
     """
     own = found.entities[found.entities["universe"] == universe]
-    named = with_category_names(own)
-    return [
-        _entities(settings, str(name), entities, most)
-        for name, entities in named.groupby("category", sort=False)
-    ]
-
-
-def _entities(settings: TopdownSettings, name: str, entities: pd.DataFrame, most: int) -> Table:
-    spines = list(dict.fromkeys(entities["spine"]))
-    index = ["entity", "name", "blocks"]
-    wide = entities.pivot(index=index, columns="spine", values="distance").reset_index()
-    wide = wide.sort_values(settings.geography.spine, ascending=False, kind="stable")[:most]
-    told = index if (entities["name"] != "").any() else ["entity", "blocks"]
-    columns = [*told, *spines]
-    headers = {"entity": name, "blocks": f"{settings.compiled_census.area_word}s"} | SPINE_NAMES
-    rows = tuple(
-        tuple(cell if isinstance(cell, str) else int(cell) for cell in row)
-        for row in wide[columns].itertuples(index=False, name=None)
-    )
-    return Table(tuple(headers.get(column, column) for column in columns), rows)
+    word, index = settings.compiled_census.area_word, ["entity", "name", "blocks"]
+    tables = []
+    for category, entities in own.groupby("category", sort=False):
+        spines = list(dict.fromkeys(entities["spine"]))
+        wide = entities.pivot(index=index, columns="spine", values="distance").reset_index()
+        wide = wide.sort_values(settings.geography.spine, ascending=False, kind="stable")
+        has_names = (entities["name"] != "").any()
+        columns = [*(index if has_names else ["entity", "blocks"]), *spines]
+        headers = {"entity": _name(str(category)), "blocks": f"{word}s"} | SPINE_NAMES
+        rows = tuple(
+            tuple(cell if isinstance(cell, str) else int(cell) for cell in row)
+            for row in wide[columns][:most].itertuples(index=False, name=None)
+        )
+        table = Table(tuple(headers.get(column, column) for column in columns), rows)
+        tables.append((table, len(wide)))
+    return tables
 
 
 def _facts(settings: TopdownSettings, found: SpineDistances, universe: str) -> dict[str, Any]:
     """The tables of a universe on the page, by their names in its template."""
     summary = found.summaries[universe]
-    n = with_category_names(summary.distances).groupby("category")["entities"].first()
-    tables = entity_tables(settings, found, universe, MOST_ENTITIES)
-    wide = summary.geounits.pivot(index="geolevel", columns="spine", values="geounits")
-    wide = wide.loc[summary.geounits["geolevel"].unique(), summary.geounits["spine"].unique()]
-    rows = tuple(
-        (name, *(NONE if np.isnan(n) else int(n) for n in counts))
-        for name, counts in zip(wide.index, wide.to_numpy(float), strict=True)
-    )
+    spines = summary.geounits["spine"].unique()
     return {
         "universe": universe,
         "tabulated": tabulated_deviations(settings, summary.tabulated, universe),
-        "distances": _distances(summary.distances, universe),
-        "entities": [(table, int(n[table.headers[0]])) for table in tables],
-        "sizes": Table(("geolevel", *(f"geounits, {SPINE_NAMES[own]}" for own in wide)), rows),
+        "distances": statistics_table(summary.distances),
+        "entities": entity_tables(settings, found, universe, MOST_ENTITIES),
+        "sizes": [(SPINE_NAMES[own], _geounits(settings, summary, own)) for own in spines],
     }
