@@ -1,10 +1,10 @@
 """The comparison of a run with the truth: whole, or in pieces that workers make side by side.
 
-Everything read here is confidential, for the histograms are. A piece has a subspine of a
-universe's spine, and a share of its shards. Its result is stored in the confidential folder, with
-the state of the files that it read. The budget's implications for a subspine depend on
-the others: they are computed beforehand, from public data. Memory is a subspine's histograms, one
-quantity's answers for its blocks, the spine and its blocks' possible types.
+Everything read here is confidential, for the histograms are. A piece is a subspine of a universe's
+spine. Its result is stored in the confidential folder, with the state of the files that it read.
+The budget's implications for a subspine depend on the others: they are computed beforehand, from
+public data. Memory is a subspine's histograms, one quantity's answers for its blocks, the spine and
+its blocks' possible types.
 """
 
 from __future__ import annotations
@@ -18,30 +18,23 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
-from scipy import sparse
 
-from .....geography.declared import Units
 from .....geography.levels import Spine
-from ....answers.estimates import read_estimates
 from ....census.histograms import sum_histogram
 from ....census.invariants import read_geography
-from ....census.queries import MarginalQuery, incidence, marginal_query
+from ....census.queries import incidence
 from ....runs.directory import RunDirectory
 from ...estimation.shard_constraints import known_totals, possible_types
 from ...measurement import public_answers
-from ...measurement.measure import shard_histograms
 from ...paths import geography_file, invariants_file, spine_folder
 from ...release.tabulations.levels import COLUMNS
 from ...settings import TopdownSettings
-from ...spine.build import areas_of_level, levels_of_run
 from ...spine.files import (
     RunUniverse,
-    Shard,
     Subspine,
     n_pieces,
     n_subspines,
     released_counts,
-    shards_of,
     spine_of,
     subspine_of,
 )
@@ -51,8 +44,6 @@ from . import errors, subjects, theory
 
 ROWS_AT_ONCE = 1 << 18
 """Areas whose possible types are computed at a time."""
-QUERY = ["geolevel", "query"]
-"""Columns that identify the sums of a universe's errors."""
 
 
 def has_truth(run: RunDirectory, settings: TopdownSettings) -> bool:
@@ -88,16 +79,16 @@ class Piece:
         return _folder(self.run) / f"{self.universe}-{self.number}-of-{self.of}.json"
 
     @property
-    def cached(self) -> Mapping[str, Any] | None:
+    def cached(self) -> Compared | None:
         """The result of `write`, if it is still valid."""
         return cached_result(self.file, self._state)
 
     def write(self) -> Path:
-        """Compare the piece with the truth."""
-        store_result(self.file, self._state, {"subspine": self.subspine(), "sums": self.sums()})
+        """Compare the piece with the truth, and store the result."""
+        store_result(self.file, self._state, self.compare())
         return self.file
 
-    def subspine(self) -> Compared:
+    def compare(self) -> Compared:
         """The errors of the piece's subspine."""
         run, settings, universe = self.run, self.settings, self.universe
         whole, census = PredictedUniverse.read(run, settings, universe), settings.compiled_census
@@ -161,22 +152,6 @@ class Piece:
         of_levels = {level.name: sorted(level.geolevels) for level in levels}
         return {"levels": of_levels, "errors": tallies, "groups": groups}
 
-    def sums(self) -> dict[str, list[Any]]:
-        """The errors of the piece's shards by `QUERY`, over all answers: sums of absolute and
-        signed errors, and the largest."""
-        run, universe = self.run, self.universe
-        spine, schema = spine_of(run, universe), self.settings.schema_of(universe)
-        names = _names(self.settings, universe, spine)
-        queries = {name: marginal_query(schema, name) for name in names}
-        shards, rows = shards_of(run, universe), []
-        first, end = (len(shards) * place // self.of for place in (self.number, self.number + 1))
-        for shard in shards[first:end]:
-            difference = _errors_of_shard(run, universe, spine, shard, schema.n_cells)
-            for name, query in queries.items():
-                rows.append((shard.geolevel, name, *_sums(difference, query)))
-        frame = pd.DataFrame(rows, columns=[*QUERY, "absolute", "signed", "largest"])
-        return _add_figures(frame).to_dict("list")
-
     @property
     def _state(self) -> str:
         estimates = (self.run.root / "estimates" / self.universe).rglob("*.parquet")
@@ -189,21 +164,14 @@ Compared = Mapping[str, Any]
 `errors`, by quantity and level a tally; `groups`, by population and level `largest_groups`."""
 
 
-def pieces_of(run: RunDirectory, settings: TopdownSettings, universe: str) -> list[Piece]:
-    """All pieces of a universe's comparison."""
-    of = n_pieces(run, settings, universe)
-    return [Piece(run, settings, universe, number, of) for number in range(of)]
-
-
 def compute_figures(run: RunDirectory, settings: TopdownSettings) -> errors.AccuracyFigures:
     """Compare the estimates of every universe with the truth, using the results of pieces."""
     rows: list[dict[str, Any]] = []
     criterion: list[dict[str, Any]] = []
     for universe in settings.run.universes:
-        parts = list[Compared]()
-        for piece in pieces_of(run, settings, universe):
-            found = piece.cached
-            parts.append(piece.subspine() if found is None else found["subspine"])
+        of = n_pieces(run, settings, universe)
+        pieces = [Piece(run, settings, universe, number, of) for number in range(of)]
+        parts = [piece.cached or piece.compare() for piece in pieces]
         own = subjects.own_geolevels(spine_of(run, universe))
         for quantity in compared_quantities(settings, universe):
             answers = [answer.label for answer in quantity.answers]
@@ -214,82 +182,6 @@ def compute_figures(run: RunDirectory, settings: TopdownSettings) -> errors.Accu
             for at, largest in _group_by_level(parts, "groups", population, own):
                 criterion.append({"population": population} | at | errors.criterion_of(largest))
     return errors.AccuracyFigures(pd.DataFrame(rows), pd.DataFrame(criterion))
-
-
-def query_errors(run: RunDirectory, settings: TopdownSettings) -> pd.DataFrame:
-    """The errors of every universe's queries, using the results of pieces; a row for each level
-    (`levels_of_run`) and query.
-
-    Columns: universe, geolevel, query, geounits, answers (answers per geounit),
-    mean_absolute_error (per answer), mean_error, largest_error.
-    """
-    rows = []
-    for universe in settings.run.universes:
-        pieces = pieces_of(run, settings, universe)
-        found = [piece.sums() if (own := piece.cached) is None else own["sums"] for piece in pieces]
-        sums = _add_figures(pd.concat(map(pd.DataFrame, found))).set_index(QUERY)
-        spine, schema = spine_of(run, universe), settings.schema_of(universe)
-        levels = {
-            name: areas_of_level(run, settings, spine, name)
-            for name in levels_of_run(run, settings, spine)
-        }
-        beside = {level: units for level, (_, units) in levels.items() if units is not None}
-        of_areas = _errors_of_areas(run, universe, spine, beside, schema.n_cells)
-        for level, (source, units) in levels.items():
-            n_areas = len(spine.geolevel(source)) if units is None else len(units.path)
-            for name in _names(settings, universe, spine):
-                query = marginal_query(schema, name)
-                added = sums.loc[(source, name)] if units is None else _sums(of_areas[level], query)
-                absolute, signed, largest = map(int, added)
-                n = n_areas * query.n_rows
-                head = (universe, level, name, n_areas, query.n_rows)
-                rows.append((*head, absolute / n, signed / n, largest))
-    figures = ["mean_absolute_error", "mean_error", "largest_error"]
-    return pd.DataFrame(rows, columns=["universe", *QUERY, "geounits", "answers", *figures])
-
-
-def _errors_of_shard(
-    run: RunDirectory, universe: str, spine: Spine, shard: Shard, n_cells: int
-) -> sparse.csr_array:
-    """Released counts less the true ones, (n_geounits, n_cells)."""
-    truth = shard_histograms(run, universe, spine, shard, n_cells)
-    file = run.estimates(universe, shard.geolevel, shard.name)
-    geocodes = spine.geolevel(shard.geolevel).geocode[shard.start : shard.stop]
-    return sparse.csr_array(read_estimates([file], geocodes, n_cells) - truth)
-
-
-def _errors_of_areas(
-    run: RunDirectory, universe: str, spine: Spine, areas: Mapping[str, Units], n_cells: int
-) -> dict[str, sparse.csr_array]:
-    """Released counts less the true ones, (n_areas, n_cells), by the name of the areas' level."""
-    found = {
-        name: sparse.csr_array((len(units.path), n_cells), dtype=np.int64)
-        for name, units in areas.items()
-    }
-    for shard in shards_of(run, universe) if areas else ():
-        if shard.geolevel == spine.names[-1]:
-            difference = _errors_of_shard(run, universe, spine, shard, n_cells)
-            for name, units in areas.items():
-                number = units.number[shard.start : shard.stop]
-                found[name] += incidence(number, len(units.path)) @ difference
-    return found
-
-
-def _sums(difference: sparse.csr_array, query: MarginalQuery) -> tuple[int, int, int]:
-    """Absolute and signed errors of a query's answers added up, and the largest absolute one."""
-    error = (difference @ query.matrix.T).data
-    absolute = np.abs(error)
-    return int(absolute.sum()), int(error.sum()), int(absolute.max(initial=0))
-
-
-def _add_figures(sums: pd.DataFrame) -> pd.DataFrame:
-    kinds = {"absolute": "sum", "signed": "sum", "largest": "max"}
-    return sums.groupby(QUERY, sort=False).agg(kinds).reset_index()
-
-
-def _names(settings: TopdownSettings, universe: str, spine: Spine) -> list[str]:
-    asked = settings.budget_of(universe).query_shares[spine.names[-1]]
-    return list(dict.fromkeys(("total", *asked)))
 
 
 def totals_file(run: RunDirectory, universe: str) -> Path:

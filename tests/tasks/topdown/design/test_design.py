@@ -83,7 +83,7 @@ def test_margins_are_those_of_the_intervals_of_a_run(county: Path, tmp_path: Pat
             entity = levels[target.level]
             areas = BlockAreas.of_pairs(entity.max() + 1, np.arange(len(entity)), entity)
             counted = marginal_query(schema, target.query).matrix
-            answers = ProductAnswers.of(posterior.of_run.algebra, counted)
+            answers = ProductAnswers.of(posterior.algebra, counted)
             exact = area_covariances(posterior.posterior, answers, areas).variances().mean()
             assert variance / float(budget.total) == pytest.approx(exact, rel=1e-4)
 
