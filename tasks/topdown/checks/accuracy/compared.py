@@ -10,7 +10,7 @@ its blocks' possible types.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,9 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
-from .....geography.levels import Spine
 from ....census.histograms import sum_histogram
-from ....census.invariants import read_geography
 from ....census.queries import incidence
 from ....runs.directory import RunDirectory
-from ...estimation.shard_constraints import known_totals, possible_types
 from ...measurement import public_answers
 from ...paths import geography_file, invariants_file, spine_folder
 from ...release.tabulations.levels import COLUMNS
@@ -38,12 +35,8 @@ from ...spine.files import (
     spine_of,
     subspine_of,
 )
-from ...workload.implied_types import structural_zeros
 from ..pieces import cached_result, state_of, store_result
 from . import errors, subjects, theory
-
-ROWS_AT_ONCE = 1 << 18
-"""Areas whose possible types are computed at a time."""
 
 
 def has_truth(run: RunDirectory, settings: TopdownSettings) -> bool:
@@ -91,15 +84,16 @@ class Piece:
     def compare(self) -> Compared:
         """The errors of the piece's subspine."""
         run, settings, universe = self.run, self.settings, self.universe
-        whole, census = PredictedUniverse.read(run, settings, universe), settings.compiled_census
+        facts, census = _facts_of(run, settings, universe), settings.compiled_census
+        whole, spine = theory.Prediction.of(facts), facts.spine
         known = cached_result(totals_file(run, universe), _state_of_spine(run, universe))
         totals: theory.Totals = (
-            totals_of_universe(settings, whole)
+            _totals_of(facts, whole)
             if known is None
             else {int(component): np.array(own) for component, own in known.items()}
         )
         number, is_cut = self.number, self.of > 1
-        subspine = subspine_of(whole.spine, number) if is_cut else Subspine.whole(whole.spine)
+        subspine = subspine_of(spine, number) if is_cut else Subspine.whole(spine)
         schema, n_blocks = settings.schema_of(universe), subspine.spine.n_blocks
         counts = (
             sum_histogram(
@@ -108,21 +102,20 @@ class Piece:
                 np.arange(n_blocks),
                 n_groups=n_blocks,
                 n_cells=schema.n_cells,
-                among_others=n_blocks < whole.spine.n_blocks,
+                among_others=n_blocks < spine.n_blocks,
             ),
-            released_counts(
-                run, universe, whole.spine.geolevels[-1], schema.n_cells, subspine.blocks
-            ),
+            released_counts(run, universe, spine.geolevels[-1], schema.n_cells, subspine.blocks),
         )
-        if census.summary_levels:
-            geography = _geography(run, whole.rows[subspine.blocks])
-            levels = subjects.levels_of_subspine(subspine.spine, geography, whole.spine)
-        else:
-            geography = read_geography(geography_file(run))
-            levels = subjects.entity_levels(subspine.spine, geography, census)
+        columns = ["block_geocode", *COLUMNS.values()] if census.summary_levels else None
+        geography = _read_rows(geography_file(run), facts.row[subspine.blocks], columns)
+        levels = subjects.entity_levels(subspine.spine, geography, census, spine)
         with_entities = [level for level in levels if level.n_entities]
-        prediction = theory.prediction_of(whole.prediction, subspine, number, totals)
-        possible = whole.type_is_possible[subspine.blocks].astype(np.int64)
+        prediction = theory.prediction_of(whole, subspine, number, totals)
+        possible = prediction.type_is_possible
+        if facts.housing_units is not None and spine.names[-1] in facts.known:
+            # Exact totals of 0 leave nothing to compare in blocks that have facilities alone.
+            possible = possible & (facts.housing_units[subspine.blocks] > 0)[:, None]
+        possible = possible.astype(np.int64)
         of_types = incidence(prediction.type_of_cell, possible.shape[1])
         records = np.asarray(counts[0].sum(axis=1)).reshape(-1, 1)
         tallies: dict[str, dict[str, errors.Columns]] = {}
@@ -197,8 +190,8 @@ def has_totals(run: RunDirectory, universe: str) -> bool:
 def write_totals(run: RunDirectory, settings: TopdownSettings, universe: str) -> Path:
     """Compute the totals that the predictions of a universe's subspines need of each other."""
     state = _state_of_spine(run, universe)
-    totals = totals_of_universe(settings, PredictedUniverse.read(run, settings, universe))
-    store_result(totals_file(run, universe), state, totals)
+    facts = _facts_of(run, settings, universe)
+    store_result(totals_file(run, universe), state, _totals_of(facts, theory.Prediction.of(facts)))
     return totals_file(run, universe)
 
 
@@ -247,74 +240,29 @@ def _group_by_level(
             yield {"level": name, "on_spine": on_spine}, errors.concatenate_columns(found)
 
 
-@dataclass(frozen=True, eq=False)
-class PredictedUniverse:
-    """Public facts of a universe of a run, and the budget's implications for the estimates."""
-
-    universe: str
-    rows: np.ndarray
-    """(n_blocks,) the row of each block in the file of the geography."""
-    type_is_possible: np.ndarray
-    """(n_blocks, n_types): the types of cells that a block can have, also for a housing unit."""
-    prediction: theory.Prediction
-
-    @property
-    def spine(self) -> Spine:
-        """The whole spine."""
-        return self.prediction.spine
-
-    @classmethod
-    def read(cls, run: RunDirectory, settings: TopdownSettings, universe: str) -> PredictedUniverse:
-        """The prediction for a universe of a run. Answers fixed by an earlier release are no facts
-        of the people."""
-        census, schema = settings.compiled_census, settings.schema_of(universe)
-        declared = replace(census.universes[universe], held=())
-        own, public = RunUniverse(run, settings, universe), public_answers.read_public(run)
-        spine = own.spine
-        type_is_possible = []
-        for start in range(0, len(public), ROWS_AT_ONCE):
-            part = public.iloc[start : start + ROWS_AT_ONCE]
-            multiples = public_answers.frame_multiples(declared, part)
-            type_of_cell, types = possible_types(declared, schema, multiples, len(part))
-            type_is_possible.append(types)
-        known = known_totals(settings, universe, spine, public_answers.units_of_run(own))
-        of_blocks = spine.names[-1] in known
-        prediction = theory.Prediction(
-            schema=schema,
-            budget=settings.budget_of(universe),
-            spine=spine,
-            type_is_possible=np.concatenate(type_is_possible)[spine.block_row],
-            type_of_cell=type_of_cell,
-            forbidden=structural_zeros(settings, universe),
-            known=None if of_blocks else next(iter(known.items()), None),
-            block_totals_known=of_blocks,
-        )
-        compared, rows = prediction.type_is_possible, public.index.to_numpy()[spine.block_row]
-        if of_blocks and public_answers.HOUSING_UNITS in public:
-            # Exact totals of 0 leave nothing to compare in blocks that have facilities alone.
-            has_units = public[public_answers.HOUSING_UNITS].to_numpy()[spine.block_row] > 0
-            compared = compared & has_units[:, None]
-        return cls(universe, rows, compared, prediction)
+def _facts_of(run: RunDirectory, settings: TopdownSettings, universe: str) -> theory.PublicFacts:
+    """Public facts of a universe of a run."""
+    own = RunUniverse(run, settings, universe)
+    public, units = public_answers.read_public(run), public_answers.units_of_run(own)
+    return theory.PublicFacts.of(settings, universe, own.spine, public, units)
 
 
-def totals_of_universe(settings: TopdownSettings, whole: PredictedUniverse) -> theory.Totals:
+def _totals_of(facts: theory.PublicFacts, prediction: theory.Prediction) -> theory.Totals:
     """The totals that each subspine's prediction needs of the others; empty for a single
     subspine."""
-    if not settings.compiled_census.summary_levels or n_subspines(whole.spine) == 1:
+    if not facts.settings.compiled_census.summary_levels or n_subspines(facts.spine) == 1:
         return {}
-    quantities = compared_quantities(settings, whole.universe)
+    quantities = compared_quantities(facts.settings, facts.universe)
     asked = [answer for quantity in quantities for answer in quantity.answers]
-    prediction = whole.prediction
     return theory.totals_of(prediction, prediction.components(prediction.product(asked)))
 
 
-def _geography(run: RunDirectory, rows: np.ndarray) -> pd.DataFrame:
-    """Some rows of the geography; reads only the row groups that have them."""
-    columns = ["block_geocode", *COLUMNS.values()]
-    with pq.ParquetFile(geography_file(run)) as file:
-        sizes = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
+def _read_rows(file: Path, rows: np.ndarray, columns: list[str] | None) -> pd.DataFrame:
+    """Some rows of a file, in their order; reads only the row groups that have them."""
+    with pq.ParquetFile(file) as source:
+        sizes = [source.metadata.row_group(i).num_rows for i in range(source.num_row_groups)]
         ends = np.cumsum(sizes)
         held = np.unique(np.searchsorted(ends, rows, side="right"))
-        table = file.read_row_groups(held.tolist(), columns=columns)
+        table = source.read_row_groups(held.tolist(), columns=columns)
     before = np.concatenate([np.arange(ends[i] - sizes[i], ends[i]) for i in held])
     return table.take(np.searchsorted(before, rows)).to_pandas()
