@@ -47,17 +47,17 @@ def write_expected_errors(
 
     Raises InputRefused for runs of other products, without noise or a release, or not as charged.
     """
-    simulate: Callable[[RunDirectory, Any, int, Path], pd.DataFrame]
+    simulate: Callable[[int, Path], pd.DataFrame]
     if isinstance(settings, TopdownSettings) and settings.draws_noise:
         from ..tasks.topdown.checks.replicate import expected_errors  # 1.2 s
 
-        simulate = expected_errors
+        simulate = partial(expected_errors, run, settings)
         about = (
             "The predicted standard deviation is for unbiased estimates. Losses of the release do "
             "not recur in a simulation on it: where counts are mostly zero, expect somewhat more."
         )
     elif product.accuracy.of_release is not None and not settings.privacy.infinite:
-        simulate = partial(_mean_errors, product)
+        simulate = partial(_mean_errors, product, run, settings)
         about = "Figures are means, with standard deviations (s.d.)."
     else:
         raise InputRefused(
@@ -66,7 +66,7 @@ def write_expected_errors(
             "and every row of supplemental-dhc its interval."
         )
     with _reporting([(run, settings)]), tempfile.TemporaryDirectory() as folder:
-        errors = simulate(run, settings, replicates, Path(folder))
+        errors = simulate(replicates, Path(folder))
         keys = [name for name in ("universe", "quantity") if name in errors]
         shown = {name: name.replace("_", " ") for name in errors if name not in keys}
         parts = errors.groupby(keys, sort=False) if keys else [(("errors",), errors)]

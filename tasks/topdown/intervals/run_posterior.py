@@ -14,7 +14,7 @@ geolevel, which has the most geounits, is in memory all at once.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -252,9 +252,9 @@ def has_posterior(run: RunDirectory, universe: str) -> bool:
 
 def posterior_of(run: RunDirectory, universe: str) -> RunPosterior:
     """The stored estimates of a universe, memory-mapped."""
-    (algebra, *declared), up, geolevels = read_object(_stem(run, universe), _STORED)
-    stored = SpinePosterior(algebra, *up), geolevels
-    return RunPosterior(spine_of(run, universe), algebra, *declared, stored=stored)
+    declared, up, geolevels = read_object(_stem(run, universe), _STORED)
+    found = RunPosterior(spine_of(run, universe), *declared)
+    return replace(found, stored=(SpinePosterior(found.algebra, *up), geolevels))
 
 
 def drop_posterior(run: RunDirectory, universe: str) -> None:
