@@ -30,7 +30,7 @@ from spineflow.tasks.topdown.estimation.problem import QueryMeasurement
 from spineflow.tasks.topdown.intervals.answers import ProductAnswers, covariances_of, estimates_of
 from spineflow.tasks.topdown.intervals.areas import BlockAreas, area_covariances, area_estimates
 from spineflow.tasks.topdown.intervals.intervals import intervals_of
-from spineflow.tasks.topdown.intervals.run_posterior import LevelBounds, RunLevels, RunPosterior
+from spineflow.tasks.topdown.intervals.run_posterior import LevelBounds, RunPosterior
 from spineflow.tasks.topdown.measurement.measure import (
     ConfidentialShard,
     noisy_answers,
@@ -52,7 +52,7 @@ class NoiseReplicates:
 
     settings: TopdownSettings
     universe: str
-    levels: RunLevels
+    levels: RunPosterior
     truth: tuple[ConfidentialShard, ...]
 
     @classmethod
@@ -63,7 +63,7 @@ class NoiseReplicates:
                 "Replicates would spend privacy that no ledger records; set input.confidential = "
                 "false if these data may be disclosed."
             )
-        levels = RunLevels.read(run, settings, universe)
+        levels = RunPosterior.read(run, settings, universe)
         shards = read_shards(spine_folder(run, universe))
         n_cells = settings.schema_of(universe).n_cells
         truth = []
@@ -96,7 +96,7 @@ class NoiseReplicates:
             source = SeededRandom(seed, self.universe, exact.geolevel)
             drawn = self._draw(exact, UnchargedNoise(source))
             levels.append(replace(level, measured=partial(_whole, len(exact.geocode), drawn)))
-        return RunPosterior.of(replace(self.levels, levels=tuple(levels)))
+        return replace(self.levels, levels=tuple(levels))
 
     def _draw(self, exact: ConfidentialShard, noise: UnchargedNoise) -> dict[str, QueryMeasurement]:
         """Noisy answers of a geolevel, with a precision of 0 for geounits that are bypassed."""
@@ -164,7 +164,7 @@ class NoiseReplicates:
             return
         bounds = found.bounds_of(given.bounds, query.matrix)
         for level in levels:
-            mechanism = found.of_run.mechanism
+            mechanism = found.mechanism
             ends = intervals_of(given.estimates, given.variances, level, *bounds, mechanism)
             reach = ndtri(0.5 + level / 2) * np.sqrt(given.variances)
             for kind, lower, upper in (

@@ -121,7 +121,7 @@ def squared_errors(run, settings, queries=QUERIES) -> pd.DataFrame:
     ).tocoo()
     released = released_counts(run, "persons", spine.geolevels[-1], schema.n_cells).tocoo()
     rows = []
-    for level in entity_levels(spine, geography.reset_index(drop=True)):
+    for level in entity_levels(spine, geography.iloc[spine.block_row]):
         if level.name not in LEVELS_OF_STATE:
             continue
         for name in queries:

@@ -27,6 +27,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.public_persons import generated, settings_of
+from benchmarks.query_errors import query_errors
 
 Choice = tuple[int | None, str]
 """A multiple of production's rho, None being no noise; and an ablation."""
@@ -76,7 +77,7 @@ def errors_of(asked: argparse.Namespace, choices: Mapping[str, Choice]) -> pd.Da
             if passes := passes_of(ablation):
                 own["workload"] = {"persons": {"passes": passes}}
             settings[choice] = TOPDOWN.load(own)
-        return pd.concat(study(settings, range(asked.replicates), folder / "study"))
+        return pd.concat(study(settings, range(asked.replicates), folder / "study", query_errors))
 
 
 def table(

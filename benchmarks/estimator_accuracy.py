@@ -27,6 +27,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.public_persons import add_choice, chosen, settings_of
+from benchmarks.query_errors import query_errors
 
 ESTIMATORS = ("block_by_block", "topdown", "full_information")
 QUERIES = (
@@ -63,7 +64,7 @@ def main() -> None:
         choices = {name: with_estimator(settings, name) for name in asked.estimators}
         started = time.perf_counter()
         seeds = range(asked.replicates * (1 + asked.all))
-        frame = pd.concat(study(choices, seeds, folder / "study"))
+        frame = pd.concat(study(choices, seeds, folder / "study", query_errors))
         seconds = time.perf_counter() - started
 
     if asked.all:

@@ -102,7 +102,7 @@ def figures(run: Any, settings: Any) -> pd.DataFrame:
     totals = [np.asarray(own.sum(axis=1)).reshape(-1, 1) for own in (truth, released)]
     of_groups = [own @ groups for own in (truth, released)]
     found: list[dict[str, Any]] = []
-    for level in entity_levels(spine, rows, settings.compiled_census):
+    for level in entity_levels(spine, rows.iloc[spine.block_row], settings.compiled_census):
         true, own = (level.sums(part)[:, 0] for part in totals)
         sums = _sums(own - true)
         if level.name == "block":

@@ -54,7 +54,7 @@ def criterion(run, settings) -> pd.DataFrame:
     race = 1 + np.minimum(schema.levels("cenrace"), 6)
     groups = np.eye(8, dtype=np.int64)[np.where(schema.levels("hispanic") == 1, 0, race)]
     rows = []
-    for level in entity_levels(spine, geography.reset_index(drop=True)):
+    for level in entity_levels(spine, geography.iloc[spine.block_row]):
         off_spine = ~is_geounit(spine, level.entity, level.n_entities)
         counts = [level.sums(of_blocks @ groups)[off_spine] for of_blocks in (truth, released)]
         rows.append({"level": level.name, **criterion_of(largest_groups(*counts))})

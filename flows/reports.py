@@ -9,10 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from ..tasks.ledger.charging import refuse_unlike_ledger
-from ..tasks.pages.document import Document, Section, Table
+from ..tasks.pages.document import Document, Section
 from ..tasks.products.acceptance import warnings_of
-from ..tasks.products.comparison import EXPECTED_FILE, EXPECTED_TITLE, expected_meaning
+from ..tasks.products.comparison import errors_table
 from ..tasks.products.product import Product
 from ..tasks.products.registry import parts_of
 from ..tasks.runs.damage import record_anew
@@ -21,6 +23,9 @@ from ..tasks.runs.errors import InputRefused
 from ..tasks.runs.files import write_page
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.topdown.settings import TopdownSettings
+
+EXPECTED_FILE = "expected_error.html"
+"""Page of the errors to be expected, next to the public report."""
 
 
 def write_report(run: RunDirectory, product: Product, settings: ProductSettings) -> Path:
@@ -42,12 +47,18 @@ def write_expected_errors(
 
     Raises InputRefused for runs of other products, without noise or a release, or not as charged.
     """
+    simulate: Callable[[int, Path], pd.DataFrame]
     if isinstance(settings, TopdownSettings) and settings.draws_noise:
-        from ..tasks.topdown.checks.replicate import write_expected_page  # 1.2 s
+        from ..tasks.topdown.checks.replicate import expected_errors  # 1.2 s
 
-        simulate: Callable[[RunDirectory, Any, int, Path], Path] = write_expected_page
+        simulate = partial(expected_errors, run, settings)
+        about = (
+            "The predicted standard deviation is for unbiased estimates. Losses of the release do "
+            "not recur in a simulation on it: where counts are mostly zero, expect somewhat more."
+        )
     elif product.accuracy.of_release is not None and not settings.privacy.infinite:
-        simulate = partial(_simulate, product)
+        simulate = partial(_mean_errors, product, run, settings)
+        about = "Figures are means, with standard deviations (s.d.)."
     else:
         raise InputRefused(
             f"{run.root}: expected errors exist for releases of topdown, group-sizes and trips "
@@ -55,23 +66,30 @@ def write_expected_errors(
             "and every row of supplemental-dhc its interval."
         )
     with _reporting([(run, settings)]), tempfile.TemporaryDirectory() as folder:
-        return simulate(run, settings, replicates, Path(folder))
+        errors = simulate(replicates, Path(folder))
+        keys = [name for name in ("universe", "quantity") if name in errors]
+        shown = {name: name.replace("_", " ") for name in errors if name not in keys}
+        parts = errors.groupby(keys, sort=False) if keys else [(("errors",), errors)]
+        sections = tuple(Section(": ".join(key), (errors_table(own, shown),)) for key, own in parts)
+        meaning = (
+            f"How far {replicates} releases were from this one, when the mechanism was run on the "
+            "released counts with fresh noise. The release is from the truth about as far. Nothing "
+            "confidential was read and nothing was spent."
+        )
+        title = "Errors to be expected of this release"
+        document = Document(title, (meaning, about), sections, settings.stamp)
+        return write_page(run.report.parent / EXPECTED_FILE, document)
 
 
-def _simulate(
+def _mean_errors(
     product: Product, run: RunDirectory, settings: Any, replicates: int, folder: Path
-) -> Path:
-    """Write the mean errors of runs whose truth is the release of another; returns the page."""
+) -> pd.DataFrame:
+    """The mean errors of runs whose truth is the release of another."""
     from .replicates import mean_errors_of_runs  # 1.6 s
 
     assert product.accuracy.of_release is not None, "others are refused"
     simulated = product.accuracy.of_release(run, settings, folder)
-    errors = mean_errors_of_runs(product, simulated, replicates, folder)
-    rows = tuple(tuple(row) for row in errors.itertuples(index=False))
-    table = Table(tuple(name.replace("_", " ") for name in errors.columns), rows)
-    about = expected_meaning(replicates), "Figures are means, with standard deviations (s.d.)."
-    document = Document(EXPECTED_TITLE, about, (Section("Errors", (table,)),), settings.stamp)
-    return write_page(run.report.parent / EXPECTED_FILE, document)
+    return mean_errors_of_runs(product, simulated, replicates, folder)
 
 
 def write_comparison(existing: Sequence[tuple[RunDirectory, Product, ProductSettings]]) -> Path:

@@ -52,10 +52,10 @@ def plot_budget(what: Any, ax: Axes | None = None) -> Axes:
 
 
 def plot_errors(what: Any, ax: Axes | None = None) -> Axes:
-    """Mean absolute errors of a release of input that is not confidential, by geolevel.
+    """Mean absolute errors of a release of input that is not confidential, by level.
 
-    One line a query, from the root to the finest geolevel, on a logarithmic scale; zero
-    errors are at its foot.
+    One line a quantity, over the levels of the accuracy report, on a logarithmic scale; zero errors
+    are at its foot.
 
     Args:
         what: A run of topdown, or its `errors`.
@@ -66,11 +66,11 @@ def plot_errors(what: Any, ax: Axes | None = None) -> Axes:
             installed.
     """
     frame = what if isinstance(what, pd.DataFrame) else what.errors
-    if "mean_absolute_error" not in frame or "query" not in frame:
+    if "mean_absolute_error" not in frame or "quantity" not in frame:
         raise InputRefused("Only errors of topdown runs are drawn; read others from `errors`.")
-    lines = _prefix_universe(frame, "query")
+    lines = _prefix_universe(frame, "quantity")
     wide = frame.assign(line=lines).pivot_table(
-        index="geolevel", columns="line", values="mean_absolute_error", sort=False, observed=True
+        index="level", columns="line", values="mean_absolute_error", sort=False, observed=True
     )
     axes = _axes(ax, 8)
     wide.clip(lower=SMALLEST_ERROR).plot(

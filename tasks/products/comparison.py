@@ -75,7 +75,8 @@ def require_errors(run: RunDirectory, errors: Errors | None) -> Errors:
     """The errors of a run; raises InputRefused if they are gone."""
     if errors is None:
         raise InputRefused(
-            f"{run.root} has no figures of its accuracy any more; leave it out of the comparison."
+            f"{run.root} has no figures of its accuracy; write them with 'spineflow report' while "
+            "its truth is there, or leave it out of the comparison."
         )
     return errors
 
@@ -136,17 +137,3 @@ def _format_value(value: float | None) -> str:
         return ""
     number = float(value)
     return f"{number:,.0f}" if number.is_integer() else f"{number:,.4g}"
-
-
-EXPECTED_TITLE = "Errors to be expected of this release"
-EXPECTED_FILE = "expected_error.html"
-"""File name, next to the public report."""
-
-
-def expected_meaning(replicates: int) -> str:
-    """Explanation of a simulation of so many replicates on a release."""
-    return (
-        f"How far {replicates} releases were from this one, when the mechanism was run on the "
-        "released counts with fresh noise. The release is from the truth about as far. Nothing "
-        "confidential was read and nothing was spent."
-    )

@@ -113,7 +113,6 @@ class Accuracy:
     write : computes and saves the errors; None if a separate step does.
     truth : the confidential files that the comparison needs.
     figures : figures for replicates and comparisons; None if runs cannot be compared.
-    compare : writes a comparison of runs; None for the common table.
     of_release : settings with a release as public input, to compute expected errors.
     """
 
@@ -121,7 +120,6 @@ class Accuracy:
     write: Callable[[RunDirectory, Any], None] | None = None
     truth: Callable[[RunDirectory], Iterable[Path]] = lambda run: ()
     figures: Figures | None = None
-    compare: Callable[[Sequence[tuple[RunDirectory, Any]]], Path] | None = None
     of_release: Callable[[RunDirectory, Any, Path], ProductSettings] | None = None
 
     def is_possible(self, run: RunDirectory) -> bool:
@@ -355,8 +353,6 @@ class Product:
 
     def write_comparison(self, runs: Sequence[tuple[RunDirectory, ProductSettings]]) -> Path:
         """Write a report that compares finished runs, and return its path."""
-        if self.accuracy.compare is not None:
-            return self.accuracy.compare(runs)
         figures = self.accuracy.figures
         if figures is None:
             raise InputRefused(f"Runs of {self.name} cannot be compared; name runs of one product.")

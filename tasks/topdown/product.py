@@ -18,12 +18,21 @@ from ..census.census_input import CensusInput
 from ..census.queries import marginal_query
 from ..pages.document import Block, Section
 from ..products.acceptance import compare_release
-from ..products.comparison import read_errors
 from ..products.plan import Plan
-from ..products.product import Accuracy, Caution, Checks, Product, Rules, Words, format_notes
+from ..products.product import (
+    Accuracy,
+    Caution,
+    Checks,
+    Figures,
+    Product,
+    Rules,
+    Words,
+    format_notes,
+)
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
-from .checks.accuracy.report import accuracy_report, write_comparison, write_run_accuracy
+from .checks.accuracy.errors import read_together
+from .checks.accuracy.report import COMPARED, accuracy_report, format_rows, write_run_accuracy
 from .checks.pieces import outcomes_of_pieces
 from .estimation.full_information import measured_algebra
 from .estimation.largest_solve import (
@@ -196,7 +205,15 @@ TOPDOWN: Product = Product(
         restore=rewritten,
         summary=summary,
     ),
-    Accuracy(read_errors, compare=write_comparison),
+    Accuracy(
+        read_together,
+        figures=Figures(
+            ("universe", "quantity", "level"),
+            COMPARED,
+            lambda _run, settings: {"spine": settings.geography.spine},
+            format_rows,
+        ),
+    ),
     measurement_files,
 )
 
@@ -213,5 +230,4 @@ ESTIMATE: Product = Product(
         restore=rewritten,
         summary=summary,
     ),
-    Accuracy(read_errors),
 )

@@ -14,7 +14,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from spineflow.flows.running import prepare, run_stages_in_process
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.topdown.intervals.run_posterior import RunLevels
+from spineflow.tasks.topdown.intervals.run_posterior import RunPosterior
 from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.settings import TopdownSettings
 
@@ -255,7 +255,7 @@ def test_intervals_speak_of_the_truth_and_know_nothing_of_it(folder, both, apart
     for name, run in (("both", both), ("apart", apart)):
         of_run = {"coherent": str(name == "both").lower(), "margins": str(name == "both").lower()}
         asked = settings_of(folder, name, BOTH, **of_run)
-        levels.append(RunLevels.read(run, asked, "persons"))
+        levels.append(RunPosterior.read(run, asked, "persons"))
     for one, other in zip(levels[0].bounds, levels[1].bounds, strict=True):
         assert np.array_equal(one.lower, other.lower)
         assert np.array_equal(one.upper, other.upper)

@@ -10,7 +10,7 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import frozen_settings
 from spineflow.tasks.topdown.ingest.generate import generate_county
-from spineflow.tasks.topdown.intervals.run_posterior import RunLevels
+from spineflow.tasks.topdown.intervals.run_posterior import RunPosterior
 from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.settings import TopdownSettings
 
@@ -96,7 +96,7 @@ def test_intervals_take_no_limits_of_released_persons_for_facts(finished) -> Non
     for name in ("apart", "coherent"):
         run = finished[name]
         settings = frozen_settings(TopdownSettings, run.settings)
-        levels[name] = RunLevels.read(run, settings, "units")
+        levels[name] = RunPosterior.read(run, settings, "units")
     for apart, coherent in zip(levels["apart"].levels, levels["coherent"].levels, strict=True):
         assert np.array_equal(apart.type_is_possible, coherent.type_is_possible)
     for apart, coherent in zip(levels["apart"].bounds, levels["coherent"].bounds, strict=True):

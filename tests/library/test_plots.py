@@ -21,8 +21,8 @@ def test_lines_of_errors_are_the_errors() -> None:
     errors = pd.DataFrame(
         {
             "universe": "homes",
-            "geolevel": ["nation", "town", "nation", "town"],
-            "query": ["total", "total", "tenure", "tenure"],
+            "level": ["nation", "town", "nation", "town"],
+            "quantity": ["total", "total", "tenure", "tenure"],
             "mean_absolute_error": [0.0, 2.0, 1.0, 4.0],
         }
     )
@@ -30,7 +30,7 @@ def test_lines_of_errors_are_the_errors() -> None:
     assert [line.get_label() for line in lines] == ["total", "tenure"]
     assert list(lines[1].get_ydata()) == [1.0, 4.0] and lines[0].get_ydata()[0] > 0
     with pytest.raises(spineflow.SpineflowError, match="errors of topdown"):
-        spineflow.plot_errors(errors.drop(columns="query"))
+        spineflow.plot_errors(errors.drop(columns="quantity"))
 
 
 @pytest.mark.parametrize("loss", ["rho", "epsilon"])

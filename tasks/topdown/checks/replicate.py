@@ -9,7 +9,7 @@ to its inputs, so that one replicate can be estimated in several ways:
     layout = lay_out(dataset, settings, folder / "layout")
     measured = measure(layout, with_seed(settings, 1), folder / "measured")
     run = estimate(measured, settings, folder / "estimated")
-    query_errors(run, settings)
+    errors_of(run, settings)
 
 `study` does this for several settings and many seeds.
 
@@ -32,11 +32,8 @@ import pandas as pd
 
 from ...census.histograms import write_histogram
 from ...census.invariants import write_state_totals
-from ...pages.document import Details, Document, Section
-from ...products.comparison import EXPECTED_FILE, EXPECTED_TITLE, errors_table, expected_meaning
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
-from ...runs.files import write_page
 from ...runs.settings import refuse_in
 from ..estimation.estimate import ShardInput
 from ..estimation.largest_solve import refuse_settings
@@ -49,7 +46,7 @@ from ..settings import TopdownSettings, universe_waves
 from ..spine.build import write_universe_spine
 from ..spine.files import RunUniverse, released_counts, shards_by_geolevel, shards_of, spine_of
 from ..workload.sections import ESTIMATORS, Estimator
-from .accuracy.compared import compute_figures, query_errors
+from .accuracy.compared import compute_figures
 from .accuracy.errors import ALL_ANSWERS
 
 
@@ -169,6 +166,11 @@ def run_replicate(
     return estimate(measured, seeded, folder / "estimated"), seeded
 
 
+def errors_of(run: RunDirectory, settings: TopdownSettings) -> pd.DataFrame:
+    """The errors of a run by universe, quantity and level; see `AccuracyFigures.together`."""
+    return compute_figures(run, settings).together
+
+
 Figures = Callable[[RunDirectory, TopdownSettings], pd.DataFrame]
 
 
@@ -176,7 +178,7 @@ def study(
     choices: Mapping[str, TopdownSettings],
     seeds: Iterable[int],
     folder: Path,
-    figures: Figures = query_errors,
+    figures: Figures = errors_of,
 ) -> Iterator[pd.DataFrame]:
     """Figures of one replicate of each choice of settings, for seed after seed.
 
@@ -249,37 +251,6 @@ def expected_errors(
     means = together.groupby(list(KEYS), sort=False)[list(SIMULATED)].mean().reset_index()
     means[_ROOTS] **= 0.5
     return means
-
-
-def write_expected_page(
-    run: RunDirectory, settings: TopdownSettings, replicates: int, folder: Path
-) -> Path:
-    """Write the page of `expected_errors` next to the public report; returns its path."""
-    errors = expected_errors(run, settings, replicates, folder)
-    document = Document(
-        EXPECTED_TITLE,
-        (
-            expected_meaning(replicates),
-            "The predicted standard deviation is for unbiased estimates. Losses of the release "
-            "do not recur in a simulation on it: where counts are mostly zero, expect "
-            "somewhat more.",
-        ),
-        tuple(
-            Section(f"{universe}", _figure_tables(of_universe))
-            for universe, of_universe in errors.groupby("universe", sort=False)
-        ),
-        settings.stamp,
-    )
-    return write_page(run.report.parent / EXPECTED_FILE, document)
-
-
-def _figure_tables(errors: pd.DataFrame) -> tuple[Details, ...]:
-    """A table for each quantity: level, size class, and the figures."""
-    shown = {name: name.replace("_", " ") for name in ("level", "size_class", *SIMULATED)}
-    return tuple(
-        Details(str(quantity), (errors_table(of_quantity, shown),))
-        for quantity, of_quantity in errors.groupby("quantity", sort=False)
-    )
 
 
 def _lay_out_release(run: RunDirectory, settings: TopdownSettings, folder: Path) -> RunDirectory:

@@ -18,7 +18,7 @@ from ..checks.replicate import with_estimator
 from ..settings import TopdownSettings
 from ..spine.build import PublicTables
 from .design import EXACT, UNDETERMINED
-from .problem import PublicFacts, UniverseProblem
+from .problem import SpineAreas, UniverseProblem
 from .settings import Target, UniverseDesign
 
 FULL, BLOCKS = "full_information", "block_by_block"
@@ -44,7 +44,7 @@ def forecasts(settings: TopdownSettings, universe: str, tables: PublicTables) ->
     Raises TooManyCombinations for a universe without a possible forecast.
     """
     queries = dict.fromkeys((TOTAL, *settings.budget_of(universe).queries))
-    levels = PublicFacts.of(settings, universe, tables).levels
+    levels = SpineAreas.of(settings, universe, tables).levels
     rows = [(query, level.name) for query in queries for level in levels]
     asked = (Target(query=query, level=level) for query, level in rows)
     design = UniverseDesign(targets={str(place): target for place, target in enumerate(asked)})

@@ -44,11 +44,11 @@ from ...runs.errors import InputRefused
 from ...runs.names import did_you_mean
 from ...solvers.split import GeounitClasses, Program, round_shares
 from ..checks.accuracy.subjects import EntityLevel, entity_levels, own_level
+from ..checks.accuracy.theory import PublicFacts
 from ..estimation.query_algebra import QueryAlgebra
-from ..estimation.shard_constraints import known_totals, possible_types
 from ..intervals.answers import ProductAnswers
 from ..intervals.areas import KnownBlocks, NamedAreas, read_areas
-from ..measurement.public_answers import HOUSING_UNITS, frame_multiples, units_of_areas
+from ..measurement.public_answers import HOUSING_UNITS, units_of_areas
 from ..settings import TopdownSettings
 from ..spine.build import PublicTables, spines_of
 from ..workload.budget import Budget
@@ -205,63 +205,39 @@ class TooManyCombinations(InputRefused):
 
 
 @dataclass(frozen=True, eq=False)
-class PublicFacts:
-    """The public part of a universe of some settings.
+class SpineAreas:
+    """The areas of a universe of some settings.
 
-    areas : the geography frame of the spine's blocks, whose rows `spine.block_row` numbers.
-    type_of_cell : (n_cells,) type of every cell. type_is_possible : (n_blocks, n_types) bool, types
-        that no bound rules out in a block.
-    known : by geolevel, a number for each of its geounits; the total over each number is exact.
-    housing_units : (n_blocks,) in the census of 2020; None in a declared one.
+    facts : of the universe. geography : rows of the geography frame of the spine's blocks, in their
+        order.
     """
 
-    settings: TopdownSettings
-    universe: str
-    spine: Spine
-    areas: pd.DataFrame
-    type_of_cell: np.ndarray
-    type_is_possible: np.ndarray
-    known: Mapping[str, np.ndarray]
-    housing_units: np.ndarray | None
+    facts: PublicFacts
+    geography: pd.DataFrame
 
     @classmethod
-    def of(cls, settings: TopdownSettings, universe: str, tables: PublicTables) -> PublicFacts:
+    def of(cls, settings: TopdownSettings, universe: str, tables: PublicTables) -> SpineAreas:
         """From the frames of `ingest.public_tables`; raises InputRefused as `universe_spine`."""
-        spine, (geography, invariants) = spines_of(settings).spine(universe, tables), tables
-        housing_units = None
-        if HOUSING_UNITS in invariants:
+        spine, (geography, public) = spines_of(settings).spine(universe, tables), tables
+        if HOUSING_UNITS in public:
             # Blocks without an address are no part of the spine.
-            used = inhabitable(invariants)
-            geography, invariants = (
-                frame[used].reset_index(drop=True) for frame in (geography, invariants)
-            )
-            housing_units = invariants[HOUSING_UNITS].to_numpy()[spine.block_row]
-        census = settings.compiled_census
-        declared, units = census.universes[universe], units_of_areas(census, spine, geography)
-        schema = settings.schema_of(universe)
-        multiples = frame_multiples(declared, invariants)
-        type_of_cell, type_is_possible = possible_types(declared, schema, multiples, len(geography))
-        return cls(
-            settings,
-            universe,
-            spine,
-            geography,
-            type_of_cell,
-            type_is_possible[spine.block_row],
-            known_totals(settings, universe, spine, units),
-            housing_units,
-        )
+            public = public[inhabitable(public)]
+        areas = geography.loc[public.index].reset_index(drop=True)
+        units = units_of_areas(settings.compiled_census, spine, areas)
+        facts = PublicFacts.of(settings, universe, spine, public, units)
+        return cls(facts, areas.iloc[spine.block_row])
 
     @cached_property
     def levels(self) -> tuple[EntityLevel, ...]:
         """The inhabitable levels of the accuracy report."""
-        levels = entity_levels(self.spine, self.areas, self.settings.compiled_census)
+        census = self.facts.settings.compiled_census
+        levels = entity_levels(self.facts.spine, self.geography, census)
         return tuple(level for level in levels if (level.entity[self.is_inhabitable] >= 0).any())
 
     @cached_property
     def is_inhabitable(self) -> np.ndarray:
         """(n_blocks,) bool, whether a block is inhabitable."""
-        return np.asarray(self.type_is_possible.any(axis=1))
+        return np.asarray(self.facts.type_is_possible.any(axis=1))
 
     def area_of(self, level: str, where: str) -> np.ndarray:
         """(n_blocks,) the area of a level that each block is in, -1 for none.
@@ -270,12 +246,12 @@ class PublicFacts:
         InputRefused, naming `where`, for an unknown level.
         """
         known = {_normalise_level(x.name): x.entity for x in self.levels}
-        own = {_normalise_level(own_level(name)): name for name in self.spine.names}
+        own = {_normalise_level(own_level(name)): name for name in self.facts.spine.names}
         name = _normalise_level(level)
         if name in known:
             return known[name]
         if name in own:
-            return self.spine.ancestors(own[name])
+            return self.facts.spine.ancestors(own[name])
         names = [x.name for x in self.levels]
         raise InputRefused(
             f"{where}.level is {level!r}, which this geography does not have"
@@ -289,16 +265,17 @@ class PublicFacts:
         Estimates are combined with exact totals alone: their variances do not reflect other exact
         answers, which are imposed on releases afterwards.
         """
-        census, schema = self.settings.compiled_census, self.settings.schema_of(self.universe)
+        settings, universe = self.facts.settings, self.facts.universe
+        census, schema = settings.compiled_census, settings.schema_of(universe)
         names = census.geolevels
         spelt = [_normalise_level(name) for name in names]
         # Estimates for every area by itself meet no constraint above the areas.
         least = len(names) - 1
-        if level is not None and _normalise_level(level) in spelt and not self.settings.blocks_only:
+        if level is not None and _normalise_level(level) in spelt and not settings.blocks_only:
             least = spelt.index(_normalise_level(level))
         return any(
             marginal_query(schema, invariant.query).refines(marginal_query(schema, query))
-            for invariant in census.universes[self.universe].invariants
+            for invariant in census.universes[universe].invariants
             if names.index(invariant.geolevel) >= least
         )
 
@@ -344,7 +321,8 @@ class UniverseProblem:
         Raises InputRefused for targets without areas, and TooManyCombinations.
         """
         schema, budget = settings.schema_of(universe), settings.budget_of(universe)
-        facts = PublicFacts.of(settings, universe, tables)
+        areas = SpineAreas.of(settings, universe, tables)
+        facts = areas.facts
         named = [normalize_query_name(name) for name in design.queries]
         queries = tuple(dict.fromkeys((*named, *budget.queries)))
         asked_queries = [marginal_query(schema, target.query) for target in design.targets.values()]
@@ -367,13 +345,13 @@ class UniverseProblem:
             where = f"design.{universe}.targets.{name}"
             place = (target.level, target.areas, target.smallest_housing_units)
             if place not in partitions:
-                partitions[place] = _areas(target, where, facts, blocks)
+                partitions[place] = _areas(target, where, areas, blocks)
             answers = ProductAnswers.of(algebra, query.matrix)
             key: tuple[object, ...] = (*place, answers.core.tobytes())
             if key not in asked:
                 asked[key] = RequestedAreas(measured.classed.areas(partitions[place]), answers.core)
             n_areas.append(asked[key].areas.n_areas)
-            noisy = 0 if facts.is_exact(target.query, target.level) else 1
+            noisy = 0 if areas.is_exact(target.query, target.level) else 1
             per_answer = noisy / (query.n_rows * n_areas[-1])
             weights.append((key, _component_weights(answers) * per_answer))
         found = np.zeros((len(weights), len(asked), len(algebra.components)))
@@ -474,9 +452,10 @@ def _distinguished_attributes(algebra: QueryAlgebra, queries: Sequence[MarginalQ
     return " and ".join(found)
 
 
-def _areas(target: Target, where: str, facts: PublicFacts, known: KnownBlocks) -> np.ndarray:
+def _areas(target: Target, where: str, areas: SpineAreas, known: KnownBlocks) -> np.ndarray:
     """(n_blocks,) area of each block of the spine, -1 for none; raises InputRefused for none at
     all."""
+    facts = areas.facts
     if target.areas is not None:
         blocks = facts.spine.block_geocode
         listed = read_areas(Path(target.areas), known.word, facts.settings.written)
@@ -489,9 +468,9 @@ def _areas(target: Target, where: str, facts: PublicFacts, known: KnownBlocks) -
         area = np.full(facts.spine.n_blocks, -1)
         area[named.blocks.block] = named.blocks.area
     else:
-        area = facts.area_of(str(target.level), where)
+        area = areas.area_of(str(target.level), where)
     # Uninhabitable areas have no uncertainty.
-    area = np.where(facts.is_inhabitable, area, -1)
+    area = np.where(areas.is_inhabitable, area, -1)
     least, units = target.smallest_housing_units, facts.housing_units
     if least and units is None:
         raise InputRefused(

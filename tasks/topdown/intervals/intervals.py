@@ -261,8 +261,8 @@ class CellAnswers:
         declared: LevelBounds,
     ) -> CellAnswers:
         bounds = found.bounds_of(declared, covariances.answers.counted)
-        known, mechanism = covariances.is_known(), found.of_run.mechanism
-        return cls(estimate, covariances.variances(), known, *bounds, mechanism, covariances)
+        known = covariances.is_known()
+        return cls(estimate, covariances.variances(), known, *bounds, found.mechanism, covariances)
 
     def intervals(self, level: float) -> Intervals:
         """Intervals that hold the truth with probability `level` at least."""
@@ -306,13 +306,13 @@ class PublishedCells:
                         estimate[at] = area_estimates(found.blocks, answers, part)
                     variance[at], is_known[at] = covariances.variances(), covariances.is_known()
             bounds = found.bounds_of(found.bounds[-1].summed(run), self.counted)
-            yield first, CellAnswers(estimate, variance, is_known, *bounds, found.of_run.mechanism)
+            yield first, CellAnswers(estimate, variance, is_known, *bounds, found.mechanism)
 
     @cached_property
     def _kinds(self) -> list[tuple[np.ndarray, ProductAnswers]]:
         """The answers that sum over all free attributes, and the others, with their numbers: the
         first see one component, whatever they count of the core."""
-        algebra = self.found.posterior.algebra
+        algebra = self.found.algebra
         answers = ProductAnswers.of(algebra, self.counted)
         sums = np.ones(answers.n_answers, dtype=bool)
         for sets, numbers in zip(answers.free, answers.free_of_answer, strict=True):

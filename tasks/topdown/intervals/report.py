@@ -34,6 +34,7 @@ from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused, refuse_errors
 from ...runs.stamps import table_rows
 from ...tables.columns import coded_texts
+from ..estimation.largest_solve import gigabytes
 from ..estimation.spine_estimates import GroupedEstimates
 from ..paths import geography_file
 from ..settings import TopdownSettings
@@ -50,7 +51,7 @@ from .areas import (
     read_pairs,
 )
 from .intervals import CellAnswers, differences, ratios, shares
-from .run_posterior import RunPosterior
+from .run_posterior import RunPosterior, refuse_large_posterior
 
 AreasOf: TypeAlias = str | Path | pd.DataFrame | Mapping[str, Any] | None
 """Areas of intervals: a level by name, a file of areas, or areas as data; None for all levels."""
@@ -143,7 +144,7 @@ def comparisons(
     blocks = found.blocks
     pairs = areas.blocks.tuples((first, second))
     for query in asked.queries:
-        answers = ProductAnswers.of(found.posterior.algebra, query.matrix)
+        answers = ProductAnswers.of(found.algebra, query.matrix)
         number = np.arange(answers.n_answers)
         values = area_estimates(blocks, answers, areas.blocks)
         covariances = area_covariances(found.posterior, answers, pairs)
@@ -152,7 +153,7 @@ def comparisons(
         is_known = covariances.is_known(0) & covariances.is_known(1)
         one, other = values[first], values[second]
         given = one, other, variances, between, asked.level
-        difference, p_value = differences(*given, found.of_run.mechanism)
+        difference, p_value = differences(*given, found.mechanism)
         ratio = ratios(*given)
         n = query.n_rows
         columns = {
@@ -216,7 +217,7 @@ def _with_whole(
     matrix = query.matrix
     if asked.share_of is not None:
         matrix = sparse.vstack([matrix, asked.share_of.matrix])
-    return ProductAnswers.of(found.posterior.algebra, matrix)
+    return ProductAnswers.of(found.algebra, matrix)
 
 
 def _table(
@@ -305,6 +306,11 @@ def write_run_intervals(
         listed = _read_listed_areas(run, settings, where)
     pairs = None if compare is None else read_pairs(compare, settings.written)
     found = RunPosterior.read(run, settings, universe, asked.seen, listener)
+    refuse_large_posterior(universe, found.size)
+    n, memory = found.size.geounits, gigabytes(found.size.peak)
+    what = f"estimates and covariances of {n:,} areas and all above them"
+    words = f"combining the measurements of {universe}: {what}, in up to {memory} of memory"
+    listener(words, 0, 0)
     folder = run.root / "intervals"
     tables: Iterable[tuple[Path, Iterator[pa.Table]]]
     if compare is None and listed is None:

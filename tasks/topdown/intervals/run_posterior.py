@@ -14,7 +14,7 @@ geolevel, which has the most geounits, is in memory all at once.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -90,20 +90,51 @@ def _sum_columns(numbers: np.ndarray, chosen: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
-class RunLevels:
-    """Measurements and declarations of a universe, geolevel by geolevel, root first.
+class RunPosterior:
+    """Measurements and declarations of a universe, geolevel by geolevel, root first, and the
+    estimates from them, made when they are first asked for.
 
-    type_of_cell, forbidden : (n_cells,) type of each cell, and whether it is exactly zero.
+    bounds : of every geolevel. type_of_cell, forbidden : (n_cells,) type of each cell, and whether
+        it is exactly zero.
     mechanism : noise distribution of the measurements.
+    levels : the measurements; none where estimates are stored.
+    stored : estimates up the spine, and those of every geolevel down it.
     """
 
     spine: Spine
     algebra: QueryAlgebra
-    levels: tuple[LevelInput, ...]
     bounds: tuple[LevelBounds, ...]
     type_of_cell: np.ndarray
     forbidden: np.ndarray
     mechanism: str
+    levels: tuple[LevelInput, ...] = ()
+    listener: Listener = ignore_progress
+    stored: tuple[SpinePosterior, tuple[GroupedEstimates, ...]] | None = None
+
+    @cached_property
+    def posterior(self) -> SpinePosterior:
+        """Estimates up the spine."""
+        if self.stored is not None:
+            return self.stored[0]
+        return SpinePosterior.up(self.algebra, list(self.levels), self.listener)
+
+    @cached_property
+    def geolevels(self) -> tuple[GroupedEstimates, ...]:
+        """Estimates of every geolevel's geounits, root first."""
+        if self.stored is not None:
+            return self.stored[1]
+        return tuple(estimates for _, estimates in self.posterior.down())
+
+    @property
+    def blocks(self) -> GroupedEstimates:
+        """Estimates of the blocks."""
+        return self.geolevels[-1]
+
+    def bounds_of(
+        self, bounds: LevelBounds, counted: sparse.csr_array
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """`LevelBounds.of_answers` of answers that count the cells of a 0/1 matrix."""
+        return bounds.of_answers(counted, self.type_of_cell, self.forbidden)
 
     @property
     def size(self) -> PosteriorSize:
@@ -117,8 +148,9 @@ class RunLevels:
         settings: TopdownSettings,
         universe: str,
         asked: Sequence[MarginalQuery] | None = None,
-    ) -> RunLevels:
-        """Levels from the measurement files of a run; nothing confidential.
+        listener: Listener = ignore_progress,
+    ) -> RunPosterior:
+        """The posterior from the measurement files of a run; nothing confidential.
 
         Information used only by answers other than the queries `asked` is left out; any may be
         asked for without them.
@@ -151,75 +183,13 @@ class RunLevels:
         return cls(
             spine,
             measured_algebra(settings, universe, types, asked),
-            tuple(levels),
             tuple(bounds),
             types,
             structural_zeros(settings, universe),
             settings.budget_of(universe).mechanism,
+            tuple(levels),
+            listener,
         )
-
-
-@dataclass(frozen=True, eq=False)
-class RunPosterior:
-    """A universe's spine with its bounds, and the estimates up it; `given` are the estimates of
-    every geolevel down it, if they are there already."""
-
-    of_run: RunLevels
-    posterior: SpinePosterior
-    given: tuple[GroupedEstimates, ...] | None = None
-
-    @classmethod
-    def read(
-        cls,
-        run: RunDirectory,
-        settings: TopdownSettings,
-        universe: str,
-        asked: Sequence[MarginalQuery] | None = None,
-        listener: Listener = ignore_progress,
-    ) -> RunPosterior:
-        """The posterior from the measurement files of a run; see `RunLevels.read`.
-
-        Raises InputRefused, before any answer is read, where estimates would not fit in memory.
-        """
-        levels = RunLevels.read(run, settings, universe, asked)
-        size = levels.size
-        refuse_large_posterior(universe, size)
-        n, memory = size.geounits, gigabytes(size.peak)
-        what = f"estimates and covariances of {n:,} areas and all above them"
-        words = f"combining the measurements of {universe}: {what}, in up to {memory} of memory"
-        listener(words, 0, 0)
-        return cls.of(levels, listener)
-
-    @classmethod
-    def of(cls, levels: RunLevels, listener: Listener = ignore_progress) -> RunPosterior:
-        """The posterior from measurements and declarations."""
-        return cls(levels, SpinePosterior.up(levels.algebra, list(levels.levels), listener))
-
-    @property
-    def spine(self) -> Spine:
-        """The universe's spine."""
-        return self.of_run.spine
-
-    @property
-    def bounds(self) -> tuple[LevelBounds, ...]:
-        """Bounds of every geolevel, root first."""
-        return self.of_run.bounds
-
-    @cached_property
-    def geolevels(self) -> tuple[GroupedEstimates, ...]:
-        """Estimates of every geolevel's geounits, root first."""
-        return self.given or tuple(estimates for _, estimates in self.posterior.down())
-
-    @property
-    def blocks(self) -> GroupedEstimates:
-        """Estimates of the blocks."""
-        return self.geolevels[-1]
-
-    def bounds_of(
-        self, bounds: LevelBounds, counted: sparse.csr_array
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """`LevelBounds.of_answers` of answers that count the cells of a 0/1 matrix."""
-        return bounds.of_answers(counted, self.of_run.type_of_cell, self.of_run.forbidden)
 
 
 def _level(
@@ -266,10 +236,10 @@ _STORED = {
 
 def keep_posterior(run: RunDirectory, universe: str, found: RunPosterior) -> None:
     """Write the estimates of a universe, without the measurements that they are from."""
-    own, up = found.of_run, found.posterior
-    levels = (own.algebra, (), own.bounds, own.type_of_cell, own.forbidden, own.mechanism)
-    geolevels = found.geolevels  # The steps have their gains afterwards.
-    write_object(_stem(run, universe), (levels, (up.root, up.steps, up.depth_of_step), geolevels))
+    geolevels, up = found.geolevels, found.posterior  # The steps have their gains afterwards.
+    declared = found.algebra, found.bounds, found.type_of_cell, found.forbidden, found.mechanism
+    estimates = (up.root, up.steps, up.depth_of_step), geolevels
+    write_object(_stem(run, universe), (declared, *estimates))
 
 
 def has_posterior(run: RunDirectory, universe: str) -> bool:
@@ -279,9 +249,9 @@ def has_posterior(run: RunDirectory, universe: str) -> bool:
 
 def posterior_of(run: RunDirectory, universe: str) -> RunPosterior:
     """The stored estimates of a universe, memory-mapped."""
-    levels, up, geolevels = read_object(_stem(run, universe), _STORED)
-    of_run = RunLevels(spine_of(run, universe), *levels)
-    return RunPosterior(of_run, SpinePosterior(of_run.algebra, *up), geolevels)
+    declared, up, geolevels = read_object(_stem(run, universe), _STORED)
+    found = RunPosterior(spine_of(run, universe), *declared)
+    return replace(found, stored=(SpinePosterior(found.algebra, *up), geolevels))
 
 
 def drop_posterior(run: RunDirectory, universe: str) -> None:

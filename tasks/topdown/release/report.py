@@ -96,11 +96,11 @@ def _released_table(run: RunDirectory, settings: TopdownSettings) -> Table:
 
 
 def _accuracy(accuracy: pd.DataFrame) -> Iterator[Table]:
-    """Mean absolute errors of every universe's answers by geolevel."""
+    """Mean absolute errors of every universe's quantities by level."""
     for universe, errors in accuracy.groupby("universe", sort=False):
-        answers = zip(errors["geolevel"], errors["query"], strict=True)
+        answers = zip(errors["level"], errors["quantity"], strict=True)
         figures = dict(zip(answers, errors["mean_absolute_error"].tolist(), strict=True))
-        yield _pivot_geolevels(str(universe), figures)
+        yield _pivot_levels(f"{universe}: quantity", figures)
 
 
 def _noise(settings: TopdownSettings) -> Iterator[Table]:
@@ -110,17 +110,17 @@ def _noise(settings: TopdownSettings) -> Iterator[Table]:
             (own.place, own.query): float(f"{own.deviation:.3g}")
             for own in cost_of(settings, universe).plan.measures
         }
-        yield _pivot_geolevels(universe, figures)
+        yield _pivot_levels(f"{universe}: query", figures)
 
 
-def _pivot_geolevels(universe: str, figures: Mapping[tuple[str, str], float]) -> Table:
-    """Queries by geolevels, of figures by geolevel and query; a dash for missing ones."""
-    geolevels = list(dict.fromkeys(geolevel for geolevel, _ in figures))
+def _pivot_levels(title: str, figures: Mapping[tuple[str, str], float]) -> Table:
+    """Queries or quantities by levels, of figures by level and query; a dash for missing ones."""
+    levels = list(dict.fromkeys(level for level, _ in figures))
     rows = tuple(
-        (query, *(figures.get((level, query), NONE) for level in geolevels))
+        (query, *(figures.get((level, query), NONE) for level in levels))
         for query in dict.fromkeys(query for _, query in figures)
     )
-    return Table((f"{universe}: query", *geolevels), rows)
+    return Table((title, *levels), rows)
 
 
 def solves_table(run: RunDirectory) -> Table:
@@ -177,16 +177,17 @@ def _budget(settings: TopdownSettings) -> Iterator[Block]:
 
 
 def _errors(accuracy: pd.DataFrame) -> Iterator[Block]:
-    """Mean absolute errors of one query of each universe by geolevel."""
+    """Mean absolute errors of one quantity of each universe by level."""
     for universe, errors in accuracy.groupby("universe", sort=False):
-        by_query = dict(iter(errors.groupby("query", sort=False)))
+        of_levels = errors.set_index("level").groupby("quantity", sort=False)
+        by_quantity = dict(iter(of_levels["mean_absolute_error"]))
         # A total that is declared exact has no error to show.
-        uneven = [query for query, rows in by_query.items() if rows["mean_absolute_error"].any()]
-        query = next(iter(uneven), next(iter(by_query)))
-        figures = by_query[query].set_index("geolevel")["mean_absolute_error"].to_dict()
-        words = f"{universe}: error of {query} at each level."
+        uneven = [name for name, own in by_quantity.items() if own.any()]
+        quantity = next(iter(uneven), next(iter(by_quantity)))
+        figures = by_quantity[quantity].to_dict()
+        words = f"{universe}: error of {quantity} at each level."
         label = "mean absolute error of an answer"
-        yield bars(f"Error of {universe}", words, {query: figures}, label)
+        yield bars(f"Error of {universe}", words, {quantity: figures}, label)
 
 
 def _implied_deviations(settings: TopdownSettings) -> Iterator[Block]:

@@ -12,8 +12,9 @@ from spineflow.tasks.pages.document import Document, parts_of, to_html
 from spineflow.tasks.products.product import Caution
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.intervals import run_posterior
+from spineflow.tasks.topdown.intervals.answers import SpinePosterior
 from spineflow.tasks.topdown.intervals.report import write_run_intervals
-from spineflow.tasks.topdown.intervals.run_posterior import RunLevels, RunPosterior
+from spineflow.tasks.topdown.intervals.run_posterior import RunPosterior
 from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.release.tabulations.run import (
     missing_margins,
@@ -48,8 +49,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator:
     settings = load(path)
     run, _ = run_declared(settings, folder / "run")
     with pytest.MonkeyPatch.context() as patch:
-        size = RunLevels.read(run, settings, "people").size
-        assert RunLevels.read(run, settings, "dwellings").size.numbers < size.numbers
+        size = RunPosterior.read(run, settings, "people").size
+        assert RunPosterior.read(run, settings, "dwellings").size.numbers < size.numbers
         patch.setattr(run_posterior, "MOST_NUMBERS", size.numbers - 1)
         patch.setattr(run_posterior, "FEW_CELLS", 1)
         write_margins(run, settings)
@@ -93,7 +94,7 @@ def test_what_has_no_margins_is_named_with_why_and_a_remedy(finished, tmp_path):
 def test_intervals_that_do_not_fit_are_refused_before_any_answer_is_read(finished, monkeypatch):
     settings, run = finished
     asked = [marginal_query(settings.schema_of("people"), "total")]
-    size = RunLevels.read(run, settings, "people", asked).size
+    size = RunPosterior.read(run, settings, "people", asked).size
     monkeypatch.setattr(
         run_posterior, "memory_of_machine", lambda: run_posterior.PEAK * 8 * size.numbers - 1
     )
@@ -101,6 +102,6 @@ def test_intervals_that_do_not_fit_are_refused_before_any_answer_is_read(finishe
     def never(*_: object) -> None:
         raise AssertionError("estimates are made")
 
-    monkeypatch.setattr(RunPosterior, "of", never)
+    monkeypatch.setattr(SpinePosterior, "up", never)
     with pytest.raises(InputRefused, match=r"no intervals here: the estimates of people would"):
         list(write_run_intervals(run, settings, ["total"], universe="people"))

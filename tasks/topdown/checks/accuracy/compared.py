@@ -1,16 +1,16 @@
 """The comparison of a run with the truth: whole, or in pieces that workers make side by side.
 
-Everything read here is confidential, for the histograms are. A piece has a subspine of a
-universe's spine, and a share of its shards. Its result is stored in the confidential folder, with
-the state of the files that it read. The budget's implications for a subspine depend on
-the others: they are computed beforehand, from public data. Memory is a subspine's histograms, one
-quantity's answers for its blocks, the spine and its blocks' possible types.
+Everything read here is confidential, for the histograms are. A piece is a subspine of a universe's
+spine. Its result is stored in the confidential folder, with the state of the files that it read.
+The budget's implications for a subspine depend on the others: they are computed beforehand, from
+public data. Memory is a subspine's histograms, one quantity's answers for its blocks, the spine and
+its blocks' possible types.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -18,41 +18,25 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
-from scipy import sparse
 
-from .....geography.declared import Units
-from .....geography.levels import Spine
-from ....answers.estimates import read_estimates
 from ....census.histograms import sum_histogram
-from ....census.invariants import read_geography
-from ....census.queries import MarginalQuery, incidence, marginal_query
+from ....census.queries import incidence
 from ....runs.directory import RunDirectory
-from ...estimation.shard_constraints import known_totals, possible_types
 from ...measurement import public_answers
-from ...measurement.measure import shard_histograms
 from ...paths import geography_file, invariants_file, spine_folder
 from ...release.tabulations.levels import COLUMNS
 from ...settings import TopdownSettings
-from ...spine.build import areas_of_level, levels_of_run
 from ...spine.files import (
     RunUniverse,
-    Shard,
     Subspine,
     n_pieces,
     n_subspines,
     released_counts,
-    shards_of,
     spine_of,
     subspine_of,
 )
-from ...workload.implied_types import structural_zeros
 from ..pieces import cached_result, state_of, store_result
 from . import errors, subjects, theory
-
-ROWS_AT_ONCE = 1 << 18
-"""Areas whose possible types are computed at a time."""
-QUERY = ["geolevel", "query"]
-"""Columns that identify the sums of a universe's errors."""
 
 
 def has_truth(run: RunDirectory, settings: TopdownSettings) -> bool:
@@ -88,27 +72,28 @@ class Piece:
         return _folder(self.run) / f"{self.universe}-{self.number}-of-{self.of}.json"
 
     @property
-    def cached(self) -> Mapping[str, Any] | None:
+    def cached(self) -> Compared | None:
         """The result of `write`, if it is still valid."""
         return cached_result(self.file, self._state)
 
     def write(self) -> Path:
-        """Compare the piece with the truth."""
-        store_result(self.file, self._state, {"subspine": self.subspine(), "sums": self.sums()})
+        """Compare the piece with the truth, and store the result."""
+        store_result(self.file, self._state, self.compare())
         return self.file
 
-    def subspine(self) -> Compared:
+    def compare(self) -> Compared:
         """The errors of the piece's subspine."""
         run, settings, universe = self.run, self.settings, self.universe
-        whole, census = PredictedUniverse.read(run, settings, universe), settings.compiled_census
+        facts, census = _facts_of(run, settings, universe), settings.compiled_census
+        whole, spine = theory.Prediction.of(facts), facts.spine
         known = cached_result(totals_file(run, universe), _state_of_spine(run, universe))
         totals: theory.Totals = (
-            totals_of_universe(settings, whole)
+            _totals_of(facts, whole)
             if known is None
             else {int(component): np.array(own) for component, own in known.items()}
         )
         number, is_cut = self.number, self.of > 1
-        subspine = subspine_of(whole.spine, number) if is_cut else Subspine.whole(whole.spine)
+        subspine = subspine_of(spine, number) if is_cut else Subspine.whole(spine)
         schema, n_blocks = settings.schema_of(universe), subspine.spine.n_blocks
         counts = (
             sum_histogram(
@@ -117,21 +102,20 @@ class Piece:
                 np.arange(n_blocks),
                 n_groups=n_blocks,
                 n_cells=schema.n_cells,
-                among_others=n_blocks < whole.spine.n_blocks,
+                among_others=n_blocks < spine.n_blocks,
             ),
-            released_counts(
-                run, universe, whole.spine.geolevels[-1], schema.n_cells, subspine.blocks
-            ),
+            released_counts(run, universe, spine.geolevels[-1], schema.n_cells, subspine.blocks),
         )
-        if census.declared.summary_levels:
-            geography = _geography(run, whole.rows[subspine.blocks])
-            levels = subjects.levels_of_subspine(subspine.spine, geography, whole.spine)
-        else:
-            geography = read_geography(geography_file(run))
-            levels = subjects.entity_levels(subspine.spine, geography, census)
+        columns = ["block_geocode", *COLUMNS.values()] if census.declared.summary_levels else None
+        geography = _read_rows(geography_file(run), facts.row[subspine.blocks], columns)
+        levels = subjects.entity_levels(subspine.spine, geography, census, spine)
         with_entities = [level for level in levels if level.n_entities]
-        prediction = theory.prediction_of(whole.prediction, subspine, number, totals)
-        possible = whole.type_is_possible[subspine.blocks].astype(np.int64)
+        prediction = theory.prediction_of(whole, subspine, number, totals)
+        possible = prediction.type_is_possible
+        if facts.housing_units is not None and spine.names[-1] in facts.known:
+            # Exact totals of 0 leave nothing to compare in blocks that have facilities alone.
+            possible = possible & (facts.housing_units[subspine.blocks] > 0)[:, None]
+        possible = possible.astype(np.int64)
         of_types = incidence(prediction.type_of_cell, possible.shape[1])
         records = np.asarray(counts[0].sum(axis=1)).reshape(-1, 1)
         tallies: dict[str, dict[str, errors.Columns]] = {}
@@ -161,22 +145,6 @@ class Piece:
         of_levels = {level.name: sorted(level.geolevels) for level in levels}
         return {"levels": of_levels, "errors": tallies, "groups": groups}
 
-    def sums(self) -> dict[str, list[Any]]:
-        """The errors of the piece's shards by `QUERY`, over all answers: sums of absolute and
-        signed errors, and the largest."""
-        run, universe = self.run, self.universe
-        spine, schema = spine_of(run, universe), self.settings.schema_of(universe)
-        names = _names(self.settings, universe, spine)
-        queries = {name: marginal_query(schema, name) for name in names}
-        shards, rows = shards_of(run, universe), []
-        first, end = (len(shards) * place // self.of for place in (self.number, self.number + 1))
-        for shard in shards[first:end]:
-            difference = _errors_of_shard(run, universe, spine, shard, schema.n_cells)
-            for name, query in queries.items():
-                rows.append((shard.geolevel, name, *_sums(difference, query)))
-        frame = pd.DataFrame(rows, columns=[*QUERY, "absolute", "signed", "largest"])
-        return _add_figures(frame).to_dict("list")
-
     @property
     def _state(self) -> str:
         estimates = (self.run.root / "estimates" / self.universe).rglob("*.parquet")
@@ -189,21 +157,14 @@ Compared = Mapping[str, Any]
 `errors`, by quantity and level a tally; `groups`, by population and level `largest_groups`."""
 
 
-def pieces_of(run: RunDirectory, settings: TopdownSettings, universe: str) -> list[Piece]:
-    """All pieces of a universe's comparison."""
-    of = n_pieces(run, settings, universe)
-    return [Piece(run, settings, universe, number, of) for number in range(of)]
-
-
 def compute_figures(run: RunDirectory, settings: TopdownSettings) -> errors.AccuracyFigures:
     """Compare the estimates of every universe with the truth, using the results of pieces."""
     rows: list[dict[str, Any]] = []
     criterion: list[dict[str, Any]] = []
     for universe in settings.run.universes:
-        parts = list[Compared]()
-        for piece in pieces_of(run, settings, universe):
-            found = piece.cached
-            parts.append(piece.subspine() if found is None else found["subspine"])
+        of = n_pieces(run, settings, universe)
+        pieces = [Piece(run, settings, universe, number, of) for number in range(of)]
+        parts = [piece.cached or piece.compare() for piece in pieces]
         own = subjects.own_geolevels(spine_of(run, universe))
         for quantity in compared_quantities(settings, universe):
             answers = [answer.label for answer in quantity.answers]
@@ -214,82 +175,6 @@ def compute_figures(run: RunDirectory, settings: TopdownSettings) -> errors.Accu
             for at, largest in _group_by_level(parts, "groups", population, own):
                 criterion.append({"population": population} | at | errors.criterion_of(largest))
     return errors.AccuracyFigures(pd.DataFrame(rows), pd.DataFrame(criterion))
-
-
-def query_errors(run: RunDirectory, settings: TopdownSettings) -> pd.DataFrame:
-    """The errors of every universe's queries, using the results of pieces; a row for each level
-    (`levels_of_run`) and query.
-
-    Columns: universe, geolevel, query, geounits, answers (answers per geounit),
-    mean_absolute_error (per answer), mean_error, largest_error.
-    """
-    rows = []
-    for universe in settings.run.universes:
-        pieces = pieces_of(run, settings, universe)
-        found = [piece.sums() if (own := piece.cached) is None else own["sums"] for piece in pieces]
-        sums = _add_figures(pd.concat(map(pd.DataFrame, found))).set_index(QUERY)
-        spine, schema = spine_of(run, universe), settings.schema_of(universe)
-        levels = {
-            name: areas_of_level(run, settings, spine, name)
-            for name in levels_of_run(run, settings, spine)
-        }
-        beside = {level: units for level, (_, units) in levels.items() if units is not None}
-        of_areas = _errors_of_areas(run, universe, spine, beside, schema.n_cells)
-        for level, (source, units) in levels.items():
-            n_areas = len(spine.geolevel(source)) if units is None else len(units.path)
-            for name in _names(settings, universe, spine):
-                query = marginal_query(schema, name)
-                added = sums.loc[(source, name)] if units is None else _sums(of_areas[level], query)
-                absolute, signed, largest = map(int, added)
-                n = n_areas * query.n_rows
-                head = (universe, level, name, n_areas, query.n_rows)
-                rows.append((*head, absolute / n, signed / n, largest))
-    figures = ["mean_absolute_error", "mean_error", "largest_error"]
-    return pd.DataFrame(rows, columns=["universe", *QUERY, "geounits", "answers", *figures])
-
-
-def _errors_of_shard(
-    run: RunDirectory, universe: str, spine: Spine, shard: Shard, n_cells: int
-) -> sparse.csr_array:
-    """Released counts less the true ones, (n_geounits, n_cells)."""
-    truth = shard_histograms(run, universe, spine, shard, n_cells)
-    file = run.estimates(universe, shard.geolevel, shard.name)
-    geocodes = spine.geolevel(shard.geolevel).geocode[shard.start : shard.stop]
-    return sparse.csr_array(read_estimates([file], geocodes, n_cells) - truth)
-
-
-def _errors_of_areas(
-    run: RunDirectory, universe: str, spine: Spine, areas: Mapping[str, Units], n_cells: int
-) -> dict[str, sparse.csr_array]:
-    """Released counts less the true ones, (n_areas, n_cells), by the name of the areas' level."""
-    found = {
-        name: sparse.csr_array((len(units.path), n_cells), dtype=np.int64)
-        for name, units in areas.items()
-    }
-    for shard in shards_of(run, universe) if areas else ():
-        if shard.geolevel == spine.names[-1]:
-            difference = _errors_of_shard(run, universe, spine, shard, n_cells)
-            for name, units in areas.items():
-                number = units.number[shard.start : shard.stop]
-                found[name] += incidence(number, len(units.path)) @ difference
-    return found
-
-
-def _sums(difference: sparse.csr_array, query: MarginalQuery) -> tuple[int, int, int]:
-    """Absolute and signed errors of a query's answers added up, and the largest absolute one."""
-    error = (difference @ query.matrix.T).data
-    absolute = np.abs(error)
-    return int(absolute.sum()), int(error.sum()), int(absolute.max(initial=0))
-
-
-def _add_figures(sums: pd.DataFrame) -> pd.DataFrame:
-    kinds = {"absolute": "sum", "signed": "sum", "largest": "max"}
-    return sums.groupby(QUERY, sort=False).agg(kinds).reset_index()
-
-
-def _names(settings: TopdownSettings, universe: str, spine: Spine) -> list[str]:
-    asked = settings.budget_of(universe).query_shares[spine.names[-1]]
-    return list(dict.fromkeys(("total", *asked)))
 
 
 def totals_file(run: RunDirectory, universe: str) -> Path:
@@ -305,8 +190,8 @@ def has_totals(run: RunDirectory, universe: str) -> bool:
 def write_totals(run: RunDirectory, settings: TopdownSettings, universe: str) -> Path:
     """Compute the totals that the predictions of a universe's subspines need of each other."""
     state = _state_of_spine(run, universe)
-    totals = totals_of_universe(settings, PredictedUniverse.read(run, settings, universe))
-    store_result(totals_file(run, universe), state, totals)
+    facts = _facts_of(run, settings, universe)
+    store_result(totals_file(run, universe), state, _totals_of(facts, theory.Prediction.of(facts)))
     return totals_file(run, universe)
 
 
@@ -355,74 +240,29 @@ def _group_by_level(
             yield {"level": name, "on_spine": on_spine}, errors.concatenate_columns(found)
 
 
-@dataclass(frozen=True, eq=False)
-class PredictedUniverse:
-    """Public facts of a universe of a run, and the budget's implications for the estimates."""
-
-    universe: str
-    rows: np.ndarray
-    """(n_blocks,) the row of each block in the file of the geography."""
-    type_is_possible: np.ndarray
-    """(n_blocks, n_types): the types of cells that a block can have, also for a housing unit."""
-    prediction: theory.Prediction
-
-    @property
-    def spine(self) -> Spine:
-        """The whole spine."""
-        return self.prediction.spine
-
-    @classmethod
-    def read(cls, run: RunDirectory, settings: TopdownSettings, universe: str) -> PredictedUniverse:
-        """The prediction for a universe of a run. Answers fixed by an earlier release are no facts
-        of the people."""
-        census, schema = settings.compiled_census, settings.schema_of(universe)
-        declared = replace(census.universes[universe], held=())
-        own, public = RunUniverse(run, settings, universe), public_answers.read_public(run)
-        spine = own.spine
-        type_is_possible = []
-        for start in range(0, len(public), ROWS_AT_ONCE):
-            part = public.iloc[start : start + ROWS_AT_ONCE]
-            multiples = public_answers.frame_multiples(declared, part)
-            type_of_cell, types = possible_types(declared, schema, multiples, len(part))
-            type_is_possible.append(types)
-        known = known_totals(settings, universe, spine, public_answers.units_of_run(own))
-        of_blocks = spine.names[-1] in known
-        prediction = theory.Prediction(
-            schema=schema,
-            budget=settings.budget_of(universe),
-            spine=spine,
-            type_is_possible=np.concatenate(type_is_possible)[spine.block_row],
-            type_of_cell=type_of_cell,
-            forbidden=structural_zeros(settings, universe),
-            known=None if of_blocks else next(iter(known.items()), None),
-            block_totals_known=of_blocks,
-        )
-        compared, rows = prediction.type_is_possible, public.index.to_numpy()[spine.block_row]
-        if of_blocks and public_answers.HOUSING_UNITS in public:
-            # Exact totals of 0 leave nothing to compare in blocks that have facilities alone.
-            has_units = public[public_answers.HOUSING_UNITS].to_numpy()[spine.block_row] > 0
-            compared = compared & has_units[:, None]
-        return cls(universe, rows, compared, prediction)
+def _facts_of(run: RunDirectory, settings: TopdownSettings, universe: str) -> theory.PublicFacts:
+    """Public facts of a universe of a run."""
+    own = RunUniverse(run, settings, universe)
+    public, units = public_answers.read_public(run), public_answers.units_of_run(own)
+    return theory.PublicFacts.of(settings, universe, own.spine, public, units)
 
 
-def totals_of_universe(settings: TopdownSettings, whole: PredictedUniverse) -> theory.Totals:
+def _totals_of(facts: theory.PublicFacts, prediction: theory.Prediction) -> theory.Totals:
     """The totals that each subspine's prediction needs of the others; empty for a single
     subspine."""
-    if not settings.compiled_census.declared.summary_levels or n_subspines(whole.spine) == 1:
+    if not facts.settings.compiled_census.declared.summary_levels or n_subspines(facts.spine) == 1:
         return {}
-    quantities = compared_quantities(settings, whole.universe)
+    quantities = compared_quantities(facts.settings, facts.universe)
     asked = [answer for quantity in quantities for answer in quantity.answers]
-    prediction = whole.prediction
     return theory.totals_of(prediction, prediction.components(prediction.product(asked)))
 
 
-def _geography(run: RunDirectory, rows: np.ndarray) -> pd.DataFrame:
-    """Some rows of the geography; reads only the row groups that have them."""
-    columns = ["block_geocode", *COLUMNS.values()]
-    with pq.ParquetFile(geography_file(run)) as file:
-        sizes = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
+def _read_rows(file: Path, rows: np.ndarray, columns: list[str] | None) -> pd.DataFrame:
+    """Some rows of a file, in their order; reads only the row groups that have them."""
+    with pq.ParquetFile(file) as source:
+        sizes = [source.metadata.row_group(i).num_rows for i in range(source.num_row_groups)]
         ends = np.cumsum(sizes)
         held = np.unique(np.searchsorted(ends, rows, side="right"))
-        table = file.read_row_groups(held.tolist(), columns=columns)
+        table = source.read_row_groups(held.tolist(), columns=columns)
     before = np.concatenate([np.arange(ends[i] - sizes[i], ends[i]) for i in held])
     return table.take(np.searchsorted(before, rows)).to_pandas()

@@ -83,6 +83,12 @@ def read_figures(run: RunDirectory) -> AccuracyFigures | None:
     return read_frames(folder, AccuracyFigures) if has_frames(folder, AccuracyFigures) else None
 
 
+def read_together(run: RunDirectory) -> pd.DataFrame | None:
+    """`AccuracyFigures.together` of the stored figures, None if they are missing."""
+    figures = read_figures(run)
+    return None if figures is None else figures.together
+
+
 def concatenate_columns(tables: Sequence[Columns]) -> Columns:
     """The rows of tables with the same columns as one table; tables may have lists instead of
     arrays.

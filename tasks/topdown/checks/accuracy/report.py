@@ -1,4 +1,4 @@
-"""The accuracy report: the figures of a run as one HTML file, and runs side by side.
+"""The accuracy report: the figures of a run as one HTML file.
 
 The figures and their report go to the confidential folder. The report is copied to where the UI and
 the public look only for inputs that are not confidential.
@@ -6,43 +6,34 @@ the public look only for inputs that are not confidential.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
 
 from ....pages.document import Document, Table, document_of
 from ....pages.numbers import format_epsilon
-from ....products.comparison import (
-    CONFIDENTIAL,
-    ComparedRun,
-    errors_table,
-    require_errors,
-    write_comparison_page,
-    write_errors,
-)
-from ....products.comparison import write_comparison as write_comparison_of
+from ....products.comparison import CONFIDENTIAL, errors_table, write_comparison_page
 from ....runs.directory import RunDirectory
 from ....runs.files import read_declared
 from ...estimation.full_information import algebra_of
 from ...settings import TopdownSettings
 from ...workload.costs import cost_of
-from .compared import compute_figures, has_truth, query_errors
-from .errors import ALL_ANSWERS, ALL_SIZES, FOLDER, AccuracyFigures, read_figures, write_figures
+from .compared import compute_figures, has_truth
+from .errors import ALL_ANSWERS, ALL_SIZES, FOLDER, AccuracyFigures, write_figures
 from .theory import MOST_CORE
 
 _COLUMNS = read_declared(Path(__file__).parent / "presets" / "columns.toml")
 _ERRORS = _COLUMNS["errors"]
-_COMPARED = _ERRORS | {name: words for name, words in _COLUMNS["false"].items() if name != "level"}
+COMPARED = _ERRORS | {name: words for name, words in _COLUMNS["false"].items() if name != "level"}
 IMPLIED = "predicted_standard_deviation"
 
 
 def accuracy_document(label: str, settings: TopdownSettings, figures: AccuracyFigures) -> Document:
     """The report of a run with this label."""
     stamps = [CONFIDENTIAL] * settings.input.confidential + [settings.stamp or ""]
-    errors, criterion = _format_rows(figures.errors), _format_rows(figures.criterion)
+    errors, criterion = format_rows(figures.errors), format_rows(figures.criterion)
     shares: dict[str, pd.DataFrame] = {}
     if len(criterion):
         shares = dict(iter(criterion[criterion["entities"] > 0].groupby("population", sort=False)))
@@ -75,7 +66,7 @@ def _core_of(settings: TopdownSettings, universe: str) -> dict[str, Any]:
     return {"n": len(algebra.cell_type), "attributes": [attributes[axis] for axis in algebra.core]}
 
 
-def _format_rows(rows: pd.DataFrame) -> pd.DataFrame:
+def format_rows(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows in percent and words."""
     if rows.empty:
         return rows
@@ -141,26 +132,7 @@ def write_run_accuracy(run: RunDirectory, settings: TopdownSettings) -> Path | N
     """
     if not has_truth(run, settings):
         return None
-    errors = query_errors(run, settings)
-    write_errors(run, pa.Table.from_pandas(errors, preserve_index=False))
     figures = compute_figures(run, settings)
     write_figures(run, figures)
     document = accuracy_document(run.root.name, settings, figures)
     return write_comparison_page(document, accuracy_report(run), run, [settings])
-
-
-def write_comparison(runs: Sequence[tuple[RunDirectory, TopdownSettings]]) -> Path:
-    """Write the errors of several runs side by side into the first one; returns the page's path.
-
-    Raises InputRefused for a run whose truth and figures are both gone.
-    """
-    compared = []
-    for run, settings in runs:
-        figures = read_figures(run)
-        if has_truth(run, settings):
-            figures = compute_figures(run, settings)
-            write_figures(run, figures)
-        errors = _format_rows(require_errors(run, figures).together)
-        facts = {"dataset": settings.privacy.dataset, "spine": settings.geography.spine}
-        compared.append(ComparedRun(run, settings, facts, errors))
-    return write_comparison_of(compared, ("universe", "quantity", "level"), _COMPARED)

@@ -63,50 +63,33 @@ def own_geolevels(spine: Spine) -> list[str]:
 
 
 def entity_levels(
-    spine: Spine, geography: pd.DataFrame, census: Census = CENSUS
+    spine: Spine, geography: pd.DataFrame, census: Census = CENSUS, whole: Spine | None = None
 ) -> tuple[EntityLevel, ...]:
     """All levels, from large to small entities within each of the two kinds.
 
     They are the summary levels of a census, or else its geolevels and the columns of areas that its
-    tables are by; and the other geounits of the spine. `geography` is the geography frame of the
-    spine's blocks, in the order of its rows.
+    tables are by; and the own levels of those other geolevels whose geounits are the entities of
+    none of these.
+
+    Args:
+        geography: rows of the geography frame of the spine's blocks, in their order.
+        whole: the spine that this is a subspine of. The levels are then those of the whole, also
+            without entities in the subspine.
     """
-    if census.declared.summary_levels:
-        frame = geography.iloc[spine.block_row].reset_index(drop=True)
-        return tuple(level for level in levels_of_subspine(spine, frame, spine) if level.n_entities)
-    found = {
-        name: (entity[spine.block_row], n)
-        for name, (entity, n) in tabulated_entities(geography, census).items()
-    }
-    return _levels(found, spine, spine)
-
-
-def levels_of_subspine(
-    spine: Spine, geography: pd.DataFrame, whole: Spine
-) -> tuple[EntityLevel, ...]:
-    """The summary levels of a subspine of a `whole` spine, as `entity_levels` has them of a spine,
-    and levels without entities in it. `geography` has the rows of its blocks in their order."""
-    return _levels(tabulated_entities(geography, CENSUS), spine, whole)
-
-
-def _levels(
-    found: Mapping[str, tuple[np.ndarray, int]], spine: Spine, whole: Spine
-) -> tuple[EntityLevel, ...]:
-    """Levels by name, with each block's entity and the number of entities; then the own levels of
-    those geolevels of the whole spine whose geounits are the entities of none of these."""
     geounits = {name: spine.ancestors(name) for name in spine.names}
     levels = []
+    found = tabulated_entities(geography.reset_index(drop=True), census)
     for name, (entity, n_entities) in found.items():
         same = (own for own, geounit in geounits.items() if group_equally(entity, geounit))
         levels.append(EntityLevel(name, frozenset(same), entity, n_entities))
     matched = set(chain(*(level.geolevels for level in levels)))
-    for name in own_geolevels(whole):
+    for name in own_geolevels(whole or spine):
         if name not in matched:
             n_entities = len(spine.geolevel(name))
             levels.append(
                 EntityLevel(own_level(name), frozenset([name]), geounits[name], n_entities)
             )
-    return tuple(levels)
+    return tuple(level for level in levels if level.n_entities or whole is not None)
 
 
 MOST_ANSWERS = 100

@@ -25,15 +25,21 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
+import pandas as pd
 
 from .....geography.classes import ClassedAreas, ClassedSpine
+from .....geography.declared import Units
 from .....geography.levels import Spine
 from .....geography.variance import Covariances
 from ....census.queries import Schema, marginal_query
 from ...estimation.query_algebra import QueryAlgebra
+from ...estimation.shard_constraints import known_totals, possible_types
 from ...intervals.answers import ProductAnswers
+from ...measurement.public_answers import HOUSING_UNITS, frame_multiples
+from ...settings import TopdownSettings
 from ...spine.files import Subspine, n_subspines, subspine_of
 from ...workload.budget import Budget
+from ...workload.implied_types import structural_zeros
 from .subjects import Answer, EntityLevel, answer_matrix
 
 LARGEST_CORE = 32
@@ -47,6 +53,62 @@ SMALLEST_VARIANCE = 1e-9
 """Lower limit of noise variances: answers that are as good as exact still have a finite weight."""
 
 
+ROWS_AT_ONCE = 1 << 18
+"""Areas whose possible types are computed at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class PublicFacts:
+    """The public part of a universe of some settings.
+
+    row : (n_blocks,) the row of each of the spine's blocks in the files of areas.
+    type_of_cell : (n_cells,) type of every cell. type_is_possible : (n_blocks, n_types) bool, types
+        that no bound rules out in a block.
+    known : by geolevel, a number for each of its geounits; the total over each number is exact.
+    housing_units : (n_blocks,) in the census of 2020; None in a declared one.
+    """
+
+    settings: TopdownSettings
+    universe: str
+    spine: Spine
+    row: np.ndarray
+    type_of_cell: np.ndarray
+    type_is_possible: np.ndarray
+    known: Mapping[str, np.ndarray]
+    housing_units: np.ndarray | None
+
+    @classmethod
+    def of(
+        cls,
+        settings: TopdownSettings,
+        universe: str,
+        spine: Spine,
+        public: pd.DataFrame,
+        units: Mapping[str, Units],
+    ) -> PublicFacts:
+        """From the public facts of the areas that a spine has, as `read_public`, and the declared
+        `units_of_areas`. Answers fixed by an earlier release are no facts of the people."""
+        schema = settings.schema_of(universe)
+        declared = replace(settings.compiled_census.universes[universe], held=())
+        possible = []
+        for start in range(0, len(public), ROWS_AT_ONCE):
+            part = public.iloc[start : start + ROWS_AT_ONCE]
+            multiples = frame_multiples(declared, part)
+            type_of_cell, types = possible_types(declared, schema, multiples, len(part))
+            possible.append(types)
+        of_2020, own = HOUSING_UNITS in public, spine.block_row
+        return cls(
+            settings,
+            universe,
+            spine,
+            public.index.to_numpy()[own],
+            type_of_cell,
+            np.concatenate(possible)[own],
+            known_totals(settings, universe, spine, units),
+            public[HOUSING_UNITS].to_numpy()[own] if of_2020 else None,
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class Prediction:
     """Variances that a budget implies on a spine.
@@ -56,9 +118,8 @@ class Prediction:
     type_is_possible : `(n_blocks, n_types)` bool, in the order of the spine's blocks: the types of
         cells that a block can have.
     type_of_cell, forbidden : `(n_cells,)` types, and structural zeros.
-    known : a geolevel, and a number for each of its geounits; the total over each number is exact,
-        such as totals of states. None without exact totals.
-    block_totals_known : whether totals of all blocks are exact, as numbers of housing units are.
+    known : by geolevel, a number for each of its geounits; the total over each number is exact,
+        such as totals of states, or all blocks' numbers of housing units.
     beside : for some states of a larger spine, the sum of the others' `below_root` by component,
         which is all that the root takes of them; None for a whole spine.
     """
@@ -69,11 +130,23 @@ class Prediction:
     type_is_possible: np.ndarray
     type_of_cell: np.ndarray
     forbidden: np.ndarray
-    known: tuple[str, np.ndarray] | None
-    block_totals_known: bool
+    known: Mapping[str, np.ndarray]
     beside: Mapping[int, np.ndarray] | None = None
     _covariances: dict[int, Covariances] = field(init=False, default_factory=dict)
     _areas: dict[str, tuple[np.ndarray, ClassedAreas]] = field(init=False, default_factory=dict)
+
+    @classmethod
+    def of(cls, facts: PublicFacts) -> Prediction:
+        """The prediction for a universe."""
+        return cls(
+            facts.settings.schema_of(facts.universe),
+            facts.settings.budget_of(facts.universe),
+            facts.spine,
+            facts.type_is_possible,
+            facts.type_of_cell,
+            structural_zeros(facts.settings, facts.universe),
+            facts.known,
+        )
 
     @cached_property
     def _algebra(self) -> QueryAlgebra:
@@ -142,7 +215,7 @@ class Prediction:
     @property
     def _is_constant_known(self) -> bool:
         """Whether totals of all blocks determine the first component entirely."""
-        return self.block_totals_known and self.n_core == 1
+        return self.spine.names[-1] in self.known and self.n_core == 1
 
     @cached_property
     def _classed(self) -> ClassedSpine:
@@ -154,14 +227,11 @@ class Prediction:
             code = level.plb_share_code
             kinds.append(np.where(is_measured[code], before + code, -1))
             before += len(level.plb_shares)
-        known = {} if self.known is None else dict([self.known])
-        if self.block_totals_known and not self._is_constant_known:
-            known = {self.spine.names[-1]: np.arange(self.spine.n_blocks)}
         return ClassedSpine.build(
             self.spine,
             kinds,
             self.type_is_possible[:, self._algebra.cell_type] & self._algebra.is_possible,
-            known=known,
+            known={} if self._is_constant_known else self.known,
             is_part=self.beside is not None,
         )
 
@@ -217,10 +287,10 @@ def prediction_of(whole: Prediction, subspine: Subspine, number: int, totals: To
 def _prediction_of_part(
     whole: Prediction, subspine: Subspine, beside: Mapping[int, np.ndarray]
 ) -> Prediction:
-    known = whole.known
-    if known is not None:
-        states = known[1][subspine.positions[1]]
-        known = known[0], np.unique(states, return_inverse=True)[1]
+    known = {}
+    for name, number in whole.known.items():
+        own = number[subspine.positions[whole.spine.names.index(name)]]
+        known[name] = np.unique(own, return_inverse=True)[1]
     return replace(
         whole,
         spine=subspine.spine,

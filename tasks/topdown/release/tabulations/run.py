@@ -38,7 +38,6 @@ from ....runs.stamps import WrittenFiles, concatenate_rows, write_rows
 from ...intervals.areas import BlockAreas
 from ...intervals.intervals import CellAnswers, PublishedCells
 from ...intervals.run_posterior import (
-    RunLevels,
     RunPosterior,
     drop_posterior,
     has_posterior,
@@ -339,9 +338,9 @@ def keep_estimates(run: RunDirectory, settings: TopdownSettings) -> bool:
         if not all(has_posterior(run, name) for name in names)
     ]
     for universes in missing:
-        levels = _levels(run, settings, universes)
-        for name in [*levels]:
-            keep_posterior(run, name, RunPosterior.of(levels.pop(name)))
+        found = _posteriors(run, settings, universes)
+        for name in [*found]:
+            keep_posterior(run, name, found.pop(name))
     return bool(missing)
 
 
@@ -360,8 +359,7 @@ def write_margins(
         if all(has_posterior(run, name) for name in universes):
             found = {name: posterior_of(run, name) for name in universes}
         else:
-            levels = _levels(run, settings, universes)
-            found = {name: RunPosterior.of(levels.pop(name)) for name in [*levels]}
+            found = _posteriors(run, settings, universes)
         if found:
             tables.write_margins(stems, found)
             n_tables += len(stems)
@@ -371,15 +369,15 @@ def write_margins(
     return n_tables
 
 
-def _levels(
+def _posteriors(
     run: RunDirectory, settings: TopdownSettings, universes: Sequence[str]
-) -> dict[str, RunLevels]:
-    """The measurements of universes; empty where their estimates would be too large to be in memory
+) -> dict[str, RunPosterior]:
+    """The posteriors of universes; empty where their estimates would be too large to be in memory
     together, and the reason is then recorded."""
-    levels = {name: RunLevels.read(run, settings, name) for name in universes}
-    together = sum(own.size.numbers for own in levels.values())
-    reasons = {name: margins_refusal(name, own.size, together) for name, own in levels.items()}
+    found = {name: RunPosterior.read(run, settings, name) for name in universes}
+    together = sum(own.size.numbers for own in found.values())
+    reasons = {name: margins_refusal(name, own.size, together) for name, own in found.items()}
     for name, why in reasons.items():
         if why is not None:
             write_text(run.root / "intervals" / name / REFUSAL, why)
-    return {} if any(reasons.values()) else levels
+    return {} if any(reasons.values()) else found

@@ -17,7 +17,6 @@ from spineflow.tasks.topdown.checks.replicate import (
     measure,
     read_dataset,
     with_seed,
-    write_expected_page,
 )
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.settings import TopdownSettings
@@ -52,9 +51,6 @@ def test_expected_errors_read_the_release_alone_and_are_as_large_as_its_own(
             ratio = expected["mean_absolute_error"] / row.mean_absolute_error
             assert 0.5 < ratio < 2.0, (row.quantity, ratio)
     assert compared > 3
-    page = write_expected_page(run, confidential, 1, tmp_path / "again")
-    assert "Errors to be expected" in page.read_text(encoding="utf-8")
-    assert page.parent == run.report.parent
 
 
 def test_a_run_without_noise_has_no_errors_to_expect(tmp_path: Path, public_settings: str) -> None:

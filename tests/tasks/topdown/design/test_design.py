@@ -78,12 +78,15 @@ def test_margins_are_those_of_the_intervals_of_a_run(county: Path, tmp_path: Pat
         p = allocation_of(budget.geolevel_shares, budget.query_shares, problem.queries)
         found, _ = problem.variances(problem.measured.kinds.precision(p))
         posterior = RunPosterior.read(run, settings.topdown, universe)
-        levels = {x.name: x.entity for x in entity_levels(posterior.spine, inhabited)}
+        levels = {
+            x.name: x.entity
+            for x in entity_levels(posterior.spine, inhabited.iloc[posterior.spine.block_row])
+        }
         for target, variance in zip(settings.design[universe].targets.values(), found, strict=True):
             entity = levels[target.level]
             areas = BlockAreas.of_pairs(entity.max() + 1, np.arange(len(entity)), entity)
             counted = marginal_query(schema, target.query).matrix
-            answers = ProductAnswers.of(posterior.of_run.algebra, counted)
+            answers = ProductAnswers.of(posterior.algebra, counted)
             exact = area_covariances(posterior.posterior, answers, areas).variances().mean()
             assert variance / float(budget.total) == pytest.approx(exact, rel=1e-4)
 

@@ -16,6 +16,8 @@ from spineflow.tasks.topdown.design.problem import shares_of, to_fractions
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.settings import TopdownSettings
 
+from benchmarks.query_errors import query_errors
+
 PRODUCTION = Fraction(293764, 114921)
 QUERIES = ["total", "hispanic * cenrace", "detailed"]
 
@@ -69,7 +71,7 @@ def test_full_information_beats_topdown_beats_blocks(tables: Path, tmp_path: Pat
     settings = settings_of(tmp_path, tables)
     names = ("block_by_block", "topdown", "full_information")
     choices = {name: with_estimator(settings, name) for name in names}
-    frame = pd.concat(study(choices, range(30), tmp_path / "study"))
+    frame = pd.concat(study(choices, range(30), tmp_path / "study", query_errors))
     blocks, topdown, full = (by_seed(frame, name) for name in names)
     compared = score(full - topdown)
     for geolevel in ("US", "State", "Tract", "Block_Group"):
@@ -91,7 +93,7 @@ def test_budget_always_buys_accuracy(estimator: str, tables: Path, tmp_path: Pat
         for times in (1, 3, 10, 30, 100, 300, 1000)
     }
     choices["inf"] = without_noise(settings)
-    frame = pd.concat(study(choices, range(20), tmp_path / "study"))
+    frame = pd.concat(study(choices, range(20), tmp_path / "study", query_errors))
     errors = {choice: by_seed(frame, choice) for choice in choices}
     for less, more in zip(choices, list(choices)[1:], strict=False):
         assert (score(errors[more] - errors[less]) <= 2).all(), (less, more)
@@ -146,6 +148,6 @@ def test_any_allocation_is_estimated(settings: TopdownSettings, seed: int, tmp_p
     """The state's total is an invariant, and everything else is noisy or unknown."""
     drawn = with_random_allocation(settings, seed)
     choices = {name: with_estimator(drawn, name) for name in ("topdown", "full_information")}
-    for errors in study(choices, [seed + 1], tmp_path / "study"):
+    for errors in study(choices, [seed + 1], tmp_path / "study", query_errors):
         of_root = errors[(errors["query"] == "total") & (errors["geolevel"] == "US")]
         assert (of_root["largest_error"] == 0).all()

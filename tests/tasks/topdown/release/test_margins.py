@@ -21,7 +21,7 @@ from spineflow.tasks.topdown.checks.replicate import (
 )
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.intervals.report import write_run_intervals
-from spineflow.tasks.topdown.intervals.run_posterior import RunLevels
+from spineflow.tasks.topdown.intervals.run_posterior import RunPosterior
 from spineflow.tasks.topdown.release.microdata import write_universe
 from spineflow.tasks.topdown.release.tabulations.levels import SUMMARY_LEVELS
 from spineflow.tasks.topdown.release.tabulations.run import (
@@ -251,7 +251,7 @@ def test_tasks_write_margins_in_pieces(
     assert of > 1
     if is_kept:
         assert keep_estimates(run, settings) and not keep_estimates(run, settings)
-        monkeypatch.setattr(RunLevels, "read", None)
+        monkeypatch.setattr(RunPosterior, "read", None)
     for number in range(of):
         assert missing_margins(run, settings)
         assert write_margins(run, settings, (number, of)) > 0

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from spineflow.tasks.topdown.checks.accuracy.report import (
-    accuracy_report,
-    write_comparison,
-    write_run_accuracy,
-)
+from spineflow.tasks.topdown.checks.accuracy.report import accuracy_report, write_run_accuracy
+from spineflow.tasks.topdown.product import TOPDOWN
 
 STAMP = "CONFIDENTIAL"
 
@@ -29,7 +26,10 @@ def test_report_of_confidential_input_stays_confidential(confidential_run) -> No
 
 
 def test_comparison_is_confidential_if_any_input_is(public_run, confidential_run) -> None:
-    path = write_comparison([public_run, confidential_run])
+    runs = [public_run, confidential_run]
+    for run, settings in runs:
+        write_run_accuracy(run, settings)
+    path = TOPDOWN.write_comparison(runs)
     assert public_run[0].confidential in path.parents
     text = path.read_text()
     assert STAMP in text

@@ -123,8 +123,7 @@ def test_variances_of_persons(spine: Spine, mechanism: str, totals_known: bool) 
         type_is_possible=type_is_possible,
         type_of_cell=PEOPLE.levels("hhgq"),
         forbidden=forbidden,
-        known=("State", states) if totals_known else None,
-        block_totals_known=False,
+        known={"State": states} if totals_known else {},
     )
     for quantity in quantities_of(PEOPLE):
         found = prediction.variances(level, prediction.product(quantity.answers))
@@ -148,8 +147,7 @@ def test_variances_of_units(spine: Spine) -> None:
         type_is_possible=np.ones((6, 1), dtype=bool),
         type_of_cell=np.zeros(2, dtype=np.int64),
         forbidden=np.zeros(2, dtype=bool),
-        known=None,
-        block_totals_known=True,
+        known={"Block": np.arange(6)},
     )
     (quantity,) = quantities_of(UNITS)
     found = prediction.variances(level, prediction.product(quantity.answers))
