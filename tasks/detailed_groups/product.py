@@ -21,7 +21,7 @@ from .ingest.ingest import Settings, check_input_of, parameters_of
 from .ingest.inputs import AcceptedGroups, read_blocks
 from .measurement import measurement_files, plan_of_run
 from .paths import truth_files
-from .postprocess.run import redundant_spending, redundant_spending_of_run
+from .postprocess import redundant_spending, redundant_spending_of_run
 from .release.accuracy import (
     FIGURES,
     HOUSEHOLD_FIGURES,

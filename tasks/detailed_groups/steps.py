@@ -18,7 +18,7 @@ from .ingest.ingest import (
 )
 from .measurement import measure_tables_once, measure_totals_once, measured_shards
 from .paths import Shard, counts_file, measured_file, shards_file, shards_of, stage_1_file
-from .postprocess.run import pass_files, postprocess
+from .postprocess import pass_files, postprocess
 from .release.tables import TIDY_FILES, write_run_release
 from .settings import DetailedGroupsSettings
 

@@ -22,7 +22,7 @@ from spineflow.tasks.detailed_groups.measurement import (
     measure_totals_once,
 )
 from spineflow.tasks.detailed_groups.paths import read_shards
-from spineflow.tasks.detailed_groups.postprocess.run import postprocess, stages_of
+from spineflow.tasks.detailed_groups.postprocess import postprocess, stages_of
 from spineflow.tasks.detailed_groups.product import DETAILED_GROUPS
 from spineflow.tasks.detailed_groups.release.tables import write_run_release
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
