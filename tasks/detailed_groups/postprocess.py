@@ -62,8 +62,14 @@ from ..noise.distributions import IntegerDistribution
 from ..noise.quantiles import inverse_cdf
 from ..runs.directory import RunDirectory
 from ..runs.stamps import INTEGER_LIST, write_parquet
-from .ingest.ingest import Settings, run_parameters, run_specification
-from .paths import geography_file, invariants_file, measured_folder
+from .ingest.ingest import (
+    Settings,
+    geography_file,
+    invariants_file,
+    measured_folder,
+    run_parameters,
+    run_specification,
+)
 from .settings import DetailedGroupsSettings
 from .workload.budgets import level_budgets
 from .workload.parameters import MechanismParameters
