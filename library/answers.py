@@ -27,7 +27,7 @@ from spineflow.tasks.group_sizes.ingest.read import read_plan
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.names import did_you_mean, factors_of
-from spineflow.tasks.supplemental_dhc.ingest.ingest import read_areas
+from spineflow.tasks.supplemental_dhc.ingest import read_areas
 from spineflow.tasks.supplemental_dhc.plan import ITERATIONS, MEASURES
 from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.spine.files import GEOUNITS, spine_of

@@ -5,9 +5,9 @@ run. Suppressed groups have no total, and totals copied among coterminous region
 are public, and so is the choice. Only groups of the regions and iterations that a run measures are
 kept. Names of regions, if the settings give a file of them, are public and kept with the run.
 
-In the run directory `parameters/` holds copies of the parameters' files, `spine/` the public geography and the shards:
-consecutive regions of one type with all iterations of one level. Measurements are in
-`measurements/detailed_groups/<pass>/<region type>/<level>/`, the first stage's totals in folders of
+In the run directory `parameters/` holds copies of the parameters' files, `spine/` the public
+geography and the shards: consecutive regions of one type with all iterations of one level.
+Measurements are in `measurements/detailed_groups/<pass>/<region type>/<level>/`, the first stage's totals in folders of
 these names below `measurements/detailed_groups_stage_1/`. Persons and true counts are in
 `confidential/detailed_groups/`.
 
