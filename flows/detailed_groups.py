@@ -10,10 +10,9 @@ hand each other names and digests.
 
 from __future__ import annotations
 
-from ..tasks.detailed_groups.ingest.ingest import run_parameters
+from ..tasks.detailed_groups.ingest.ingest import read_shards, run_parameters
 from ..tasks.detailed_groups.measurement import has_stage_1
-from ..tasks.detailed_groups.paths import read_shards
-from ..tasks.detailed_groups.postprocess.run import stages_of
+from ..tasks.detailed_groups.postprocess import stages_of
 from ..tasks.detailed_groups.product import DETAILED_GROUPS
 from ..tasks.detailed_groups.settings import DetailedGroupsSettings
 from ..tasks.detailed_groups.steps import (

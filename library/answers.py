@@ -21,13 +21,13 @@ import pyarrow.parquet as pq
 from spineflow.geography.levels import OF_THE_SPINE
 from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX
 from spineflow.tasks.census.queries import label_parts
-from spineflow.tasks.detailed_groups.paths import measured_folder, read_shards
+from spineflow.tasks.detailed_groups.ingest.ingest import measured_folder, read_shards
 from spineflow.tasks.detailed_groups.workload.tabulations import AGE_BINS, HOUSEHOLD_TABULATIONS
 from spineflow.tasks.group_sizes.ingest.read import read_plan
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.names import did_you_mean, factors_of
-from spineflow.tasks.supplemental_dhc.ingest.ingest import read_areas
+from spineflow.tasks.supplemental_dhc.ingest import read_areas
 from spineflow.tasks.supplemental_dhc.plan import ITERATIONS, MEASURES
 from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.spine.files import GEOUNITS, spine_of

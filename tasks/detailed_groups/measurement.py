@@ -39,14 +39,8 @@ from ..runs.stamps import INTEGER_LIST
 from .ingest.counts import GroupCounts, read_counts
 from .ingest.ingest import (
     Settings,
-    chosen_tables,
-    run_parameters,
-    run_regions,
-    run_specification,
-    run_universe,
-)
-from .paths import (
     Shard,
+    chosen_tables,
     counts_file,
     geography_file,
     group_totals_file,
@@ -54,6 +48,10 @@ from .paths import (
     measured_file,
     parameters_folder,
     read_shards,
+    run_parameters,
+    run_regions,
+    run_specification,
+    run_universe,
     shards_file,
     shards_of,
     stage_1_file,

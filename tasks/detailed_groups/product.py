@@ -17,11 +17,10 @@ from ..products.product import Accuracy, Checks, Figures, Product, Rules, Words,
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
 from ..tables.findings import UnreadableInput
-from .ingest.ingest import Settings, check_input_of, parameters_of
+from .ingest.ingest import Settings, check_input_of, parameters_of, truth_files
 from .ingest.inputs import AcceptedGroups, read_blocks
 from .measurement import measurement_files, plan_of_run
-from .paths import truth_files
-from .postprocess.run import redundant_spending, redundant_spending_of_run
+from .postprocess import redundant_spending, redundant_spending_of_run
 from .release.accuracy import (
     FIGURES,
     HOUSEHOLD_FIGURES,

@@ -10,15 +10,20 @@ from ..runs.handles import Made, created, once, reused
 from ..runs.steps import step
 from .ingest.ingest import (
     Settings,
+    Shard,
+    counts_file,
     ingest_input,
+    measured_file,
     public_digests,
     refuse_edited_parameters,
     run_parameters,
+    shards_file,
+    shards_of,
+    stage_1_file,
     tabulate,
 )
 from .measurement import measure_tables_once, measure_totals_once, measured_shards
-from .paths import Shard, counts_file, measured_file, shards_file, shards_of, stage_1_file
-from .postprocess.run import pass_files, postprocess
+from .postprocess import pass_files, postprocess
 from .release.tables import TIDY_FILES, write_run_release
 from .settings import DetailedGroupsSettings
 

@@ -30,8 +30,7 @@ from ..products.reports import provenance, stages_blocks
 from ..runs.directory import RunDirectory
 from ..runs.files import NOT_PRIVATE, replacing
 from .ingest import evidence_file, figures_file
-from .methods.accuracy import ALL, FAR_OFF, READ, SHARES
-from .methods.publish import ACCURACY, draws_of, read_figures
+from .methods.publish import ACCURACY, ALL, FAR_OFF, READ, SHARES, draws_of, read_figures
 from .settings import EvidenceSettings
 
 COLUMNS = ("method", "strength", "draw", "level", "measure", "group", "value", "low", "high")

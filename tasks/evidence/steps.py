@@ -32,9 +32,10 @@ from .ingest import (
     population_of,
     tables_file,
 )
-from .methods.accuracy import ALL, accuracy
 from .methods.publish import (
     ACCURACY,
+    ALL,
+    accuracy,
     neighbour_tables,
     read_by_users,
     read_tables,

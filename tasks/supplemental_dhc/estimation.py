@@ -37,8 +37,7 @@ from ..answers.noisy import DPQUERY_SUFFIX, read_measurements
 from ..ledger.plan import Measure, UniversePlan
 from ..runs.directory import RunDirectory
 from ..runs.files import read_declared
-from .ingest.households import count_people, read_population
-from .ingest.ingest import areas_of, read_areas, read_plan
+from .ingest import areas_of, count_people, read_areas, read_plan, read_population
 from .plan import (
     ITERATION_NAMES,
     ITERATIONS,

@@ -10,8 +10,8 @@ from ..products.measurement import publish_measures
 from ..products.plan import ExactFact, Plan
 from ..products.statement import Statement
 from ..runs.directory import RunDirectory
-from .ingest.ingest import plan_of as queries_of
-from .ingest.ingest import public_areas, read_areas, read_plan, true_counts
+from .ingest import plan_of as queries_of
+from .ingest import public_areas, read_areas, read_plan, true_counts
 from .plan import CONFIDENCE, UNIVERSE, answers_of, areas_file, exact_curve, margin_of
 from .settings import SupplementalDhcSettings
 

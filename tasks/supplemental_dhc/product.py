@@ -7,7 +7,7 @@ from ..products.certificate import Facts
 from ..products.comparison import read_errors
 from ..products.product import Accuracy, Checks, Figures, Product, Rules, Words
 from ..runs.directory import RunDirectory
-from .ingest.ingest import check_households
+from .ingest import check_households
 from .measurement import plan_of
 from .plan import UNIVERSE
 from .release import FIGURES, KEYS, facts_of_run, report, write_accuracy

@@ -23,7 +23,7 @@ from ..products.reports import first_rows, report_document
 from ..runs.directory import RunDirectory
 from ..runs.stamps import write_rows
 from .estimation import ROWS, SCHEMA, TITLES, values_of_level
-from .ingest.ingest import read_areas, read_plan, true_counts
+from .ingest import read_areas, read_plan, true_counts
 from .plan import UNIVERSE, answers_of, measure_of
 from .settings import SupplementalDhcSettings
 

@@ -9,7 +9,7 @@ from ..runs.handles import Made, once
 from ..runs.stamps import write_parquet
 from ..runs.steps import step
 from .estimation import estimate_level
-from .ingest.ingest import ingest_households
+from .ingest import ingest_households
 from .measurement import measure_level
 from .plan import UNIVERSE, areas_file
 from .release import SUPPLEMENTAL_DHC, write_tables

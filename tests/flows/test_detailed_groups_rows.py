@@ -15,14 +15,18 @@ from pathlib import Path
 
 import pytest
 from spineflow.tasks.detailed_groups.ingest.generate import generate_persons
-from spineflow.tasks.detailed_groups.ingest.ingest import ingest_input, run_parameters, tabulate
+from spineflow.tasks.detailed_groups.ingest.ingest import (
+    ingest_input,
+    read_shards,
+    run_parameters,
+    tabulate,
+)
 from spineflow.tasks.detailed_groups.measurement import (
     has_stage_1,
     measure_tables_once,
     measure_totals_once,
 )
-from spineflow.tasks.detailed_groups.paths import read_shards
-from spineflow.tasks.detailed_groups.postprocess.run import postprocess, stages_of
+from spineflow.tasks.detailed_groups.postprocess import postprocess, stages_of
 from spineflow.tasks.detailed_groups.product import DETAILED_GROUPS
 from spineflow.tasks.detailed_groups.release.tables import write_run_release
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings

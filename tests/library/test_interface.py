@@ -13,7 +13,7 @@ from typing import get_args
 import pandas as pd
 import pytest
 import spineflow
-from spineflow.tasks.supplemental_dhc.ingest.households import RACE
+from spineflow.tasks.supplemental_dhc.ingest import RACE
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "library.md"
 

@@ -17,11 +17,9 @@ import pyarrow as pa
 from ...products.comparison import write_errors
 from ...runs.directory import RunDirectory
 from ..ingest.counts import read_counts
-from ..ingest.ingest import Settings, run_parameters, run_regions, run_universe
+from ..ingest.ingest import Settings, counts_file, run_parameters, run_regions, run_universe
 from ..measurement import ShardGroups, true_counts
-from ..paths import counts_file
-from ..postprocess.groups import code_positions, counts_of, mask_of
-from ..postprocess.run import groups_to_release, stages_of
+from ..postprocess import code_positions, counts_of, groups_to_release, mask_of, stages_of
 from ..settings import DetailedGroupsSettings
 from ..workload.tabulations import NOT_MEASURED, TABULATIONS, Tabulation
 

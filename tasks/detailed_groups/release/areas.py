@@ -25,8 +25,7 @@ from ...runs.errors import InputRefused
 from ...runs.stamps import table_rows
 from ...tables.area_lists import read_texts
 from ..ingest.ingest import run_parameters, run_regions, run_specification
-from ..postprocess.groups import counts_of, mask_of, totals_of
-from ..postprocess.run import groups_to_release
+from ..postprocess import counts_of, groups_to_release, mask_of, totals_of
 from ..settings import DetailedGroupsSettings
 from ..workload.budgets import level_budgets
 

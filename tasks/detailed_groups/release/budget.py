@@ -13,7 +13,7 @@ from ...products.budget import Cost
 from ...products.privacy_curves import Curves
 from ...runs.errors import refuse_errors
 from ..ingest.ingest import Settings, parameters_of
-from ..postprocess.groups import threshold_of
+from ..postprocess import threshold_of
 from ..workload.budgets import LevelBudget, level_budgets, level_noise, refuse_missed_margins
 from ..workload.guarantee import exact_curve, pass_plan
 from ..workload.parameters import MechanismParameters, Parameters, read_specification

@@ -19,8 +19,7 @@ from ...products.plan import Plan
 from ...products.reports import first_rows, report_document
 from ...runs.directory import RunDirectory
 from ..ingest.ingest import Settings, run_parameters, run_specification
-from ..postprocess.groups import mask_of
-from ..postprocess.run import groups_to_release
+from ..postprocess import groups_to_release, mask_of
 from ..workload.budgets import format_percent
 from ..workload.parameters import Parameters
 from ..workload.tabulations import TABULATIONS

@@ -35,8 +35,7 @@ from ...runs.files import replacing
 from ...runs.stamps import parquet_rows
 from ...tables.columns import coded_texts
 from ..ingest.ingest import Settings, read_run_names, run_parameters, run_specification
-from ..postprocess.groups import CODE, codes_of, counts_of, mask_of, select_released
-from ..postprocess.run import groups_to_release
+from ..postprocess import CODE, codes_of, counts_of, groups_to_release, mask_of, select_released
 from ..workload.budgets import LevelBudget, level_budgets
 from ..workload.specification import CharacteristicIteration
 from ..workload.tabulations import KEY, TABULATIONS, Tabulation

@@ -28,11 +28,9 @@ from scipy.stats import mannwhitneyu, norm
 
 from ...census.counting import People
 from ..ingest import RequestedTable
-from ..methods.accuracy import ALL
-from ..methods.publish import generator_of, swap_people
+from ..methods.publish import ALL, generator_of, swap_people
 from ..settings import DifferentialPrivacy, Swapping
-from .likelihood import chance_of
-from .rebuilding import composition, guess_from_blocks
+from .rebuilding import chance_of, composition, guess_from_blocks
 from .release import Rate, Release, Row, clopper_pearson, figures
 
 

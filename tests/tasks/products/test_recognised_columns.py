@@ -27,7 +27,7 @@ from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.ledger.recognition import InputDigest, RecordColumn, people_digests
 from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.supplemental_dhc.ingest.ingest import check_households
+from spineflow.tasks.supplemental_dhc.ingest import check_households
 from spineflow.tasks.supplemental_dhc.settings import SupplementalDhcSettings
 from spineflow.tasks.tables import readers
 from spineflow.tasks.tables.columns import temporary_files_in

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.tasks.detailed_groups.ingest.ingest import run_regions, run_universe
-from spineflow.tasks.detailed_groups.postprocess.run import coterminous_sets
+from spineflow.tasks.detailed_groups.postprocess import coterminous_sets
 from spineflow.tasks.detailed_groups.workload.specification import Specification, alone_counterparts
 from spineflow.tasks.noise.distributions import (
     DISCRETE_GAUSSIAN,

@@ -11,6 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from spineflow.tasks.detailed_groups.ingest.ingest import (
     ingest_input,
+    measured_file,
+    read_shards,
     run_parameters,
     run_specification,
     tabulate,
@@ -22,7 +24,6 @@ from spineflow.tasks.detailed_groups.measurement import (
     measurement_files,
     plan_of_run,
 )
-from spineflow.tasks.detailed_groups.paths import measured_file, read_shards
 from spineflow.tasks.detailed_groups.product import DETAILED_GROUPS
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.detailed_groups.workload.guarantee import curve_of_change

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from spineflow.tasks.detailed_groups.postprocess.groups import MEASURED
+from spineflow.tasks.detailed_groups.postprocess import MEASURED
 
 N_CELLS = (1, 8, 18, 46)
 REGION_TYPES = ("USA", "STATE", "COUNTY", "TRACT", "PLACE", "AIANNH")

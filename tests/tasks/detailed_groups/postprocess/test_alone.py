@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from spineflow.tasks.detailed_groups.postprocess.groups import suppress, suppress_alone
+from spineflow.tasks.detailed_groups.postprocess import suppress, suppress_alone
 
 COUNTERPARTS = {"1001": "1002", "1003": "1004", "1009": "1005", "1005": "1008"}
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spineflow.tasks.detailed_groups.postprocess.groups import suppress
-from spineflow.tasks.detailed_groups.postprocess.run import (
+from spineflow.tasks.detailed_groups.postprocess import (
     DONATED,
     copy_coterminous,
     coterminous_sets,
     sets_of_rows,
+    suppress,
 )
 
 TYPES = ("STATE", "COUNTY", "PLACE", "AIANNH")

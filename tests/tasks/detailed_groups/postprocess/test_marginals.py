@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from spineflow.tasks.detailed_groups.postprocess.groups import (
-    SCREENED,
-    cut_counts,
-    suppress,
-    totals_of,
-)
+from spineflow.tasks.detailed_groups.postprocess import SCREENED, cut_counts, suppress, totals_of
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pandas as pd
 import pytest
-from spineflow.tasks.detailed_groups.postprocess.run import redundant_spending
+from spineflow.tasks.detailed_groups.postprocess import redundant_spending
 from spineflow.tasks.detailed_groups.workload.parameters import MechanismParameters
 from spineflow.tasks.detailed_groups.workload.regions import REGION_TYPES
 

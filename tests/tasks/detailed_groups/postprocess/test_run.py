@@ -6,11 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from spineflow.tasks.census.invariants import FACILITY_COLUMNS, inhabitable
-from spineflow.tasks.detailed_groups.postprocess.run import (
-    public_blocks,
-    regions_of_pass,
-    stages_of,
-)
+from spineflow.tasks.detailed_groups.postprocess import public_blocks, regions_of_pass, stages_of
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from spineflow.tasks.detailed_groups.postprocess.groups import (
+from spineflow.tasks.detailed_groups.postprocess import (
     ALONE,
     COTERMINOUS,
     MARGINALS,
@@ -15,18 +15,16 @@ from spineflow.tasks.detailed_groups.postprocess.groups import (
     SUPPRESSED,
     PassFiles,
     change_levels,
+    copy_coterminous,
+    coterminous_sets,
     cut_counts,
+    donate_between_levels,
     levels_after,
     read_groups,
+    sets_of_rows,
     suppress,
     suppress_alone,
     write_groups,
-)
-from spineflow.tasks.detailed_groups.postprocess.run import (
-    copy_coterminous,
-    coterminous_sets,
-    donate_between_levels,
-    sets_of_rows,
 )
 
 TYPES = ("USA", "STATE", "COUNTY", "TRACT", "PLACE", "AIANNH")

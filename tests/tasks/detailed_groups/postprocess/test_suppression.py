@@ -5,12 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from spineflow.tasks.detailed_groups.postprocess.groups import (
-    MEASURED,
-    SCREENED,
-    suppress,
-    threshold_of,
-)
+from spineflow.tasks.detailed_groups.postprocess import MEASURED, SCREENED, suppress, threshold_of
 from spineflow.tasks.noise.distributions import IntegerDistribution
 
 NOISE = IntegerDistribution(Fraction("0.008") * Fraction(9, 10) / 9, 2)

@@ -11,10 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from spineflow.tasks.detailed_groups.ingest.counts import GroupCounts
+from spineflow.tasks.detailed_groups.ingest.ingest import truth_files
 from spineflow.tasks.detailed_groups.measurement import ShardGroups
-from spineflow.tasks.detailed_groups.paths import truth_files
-from spineflow.tasks.detailed_groups.postprocess.groups import MEASURED, suppress
-from spineflow.tasks.detailed_groups.postprocess.run import postprocess, stages_of
+from spineflow.tasks.detailed_groups.postprocess import MEASURED, postprocess, stages_of, suppress
 from spineflow.tasks.detailed_groups.release.accuracy import level_errors, write_accuracy
 from spineflow.tasks.detailed_groups.workload.tabulations import SEX_BY_AGE
 from spineflow.tasks.products.comparison import read_errors

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from spineflow.tasks.detailed_groups.postprocess.groups import (
+from spineflow.tasks.detailed_groups.postprocess import (
     MEASURED,
     cut_counts,
     select_released,

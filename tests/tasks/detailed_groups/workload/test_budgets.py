@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from spineflow.tasks.detailed_groups.postprocess.groups import threshold_of
+from spineflow.tasks.detailed_groups.postprocess import threshold_of
 from spineflow.tasks.detailed_groups.workload.budgets import LevelBudget
 from spineflow.tasks.noise.quantiles import COVERAGE, margin
 

@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from spineflow.tasks.evidence.attacks.likelihood import RowCosts, likeliest, perturbation_costs
+from spineflow.tasks.evidence.attacks.rebuilding import RowCosts, likeliest, perturbation_costs
 from spineflow.tasks.evidence.attacks.reconstruction import system_of_tables
 
 from tests.tasks.evidence.attacks.blocks import totals_of

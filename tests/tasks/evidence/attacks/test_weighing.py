@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 from spineflow.tasks.evidence.attacks.differencing import least_squares
-from spineflow.tasks.evidence.attacks.likelihood import chance_of, most_likely
 from spineflow.tasks.evidence.attacks.membership import link_singles
-from spineflow.tasks.evidence.attacks.rebuilding import agreement
+from spineflow.tasks.evidence.attacks.rebuilding import agreement, chance_of, most_likely
 from spineflow.tasks.evidence.attacks.reconstruction import (
     UNBOUNDED,
     Effort,

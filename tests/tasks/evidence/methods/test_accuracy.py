@@ -7,7 +7,7 @@ import pytest
 from spineflow.tasks.census.counting import People
 from spineflow.tasks.census.queries import Schema, marginal_query
 from spineflow.tasks.evidence.ingest import Places, Population, PublishedTable, RequestedTable
-from spineflow.tasks.evidence.methods.accuracy import accuracy
+from spineflow.tasks.evidence.methods.publish import accuracy
 
 SCHEMA = Schema("persons", ("sex",), (("f", "m"),))
 COUNTS = np.array([[1, 0], [5, 120], [0, 0]])

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.supplemental_dhc.estimation import rows_of_population
-from spineflow.tasks.supplemental_dhc.ingest.households import (
+from spineflow.tasks.supplemental_dhc.ingest import (
     PERSONS_FILE,
     RACE,
     TENURE_CODES,

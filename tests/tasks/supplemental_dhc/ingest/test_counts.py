@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.supplemental_dhc.ingest.ingest import check_households
+from spineflow.tasks.supplemental_dhc.ingest import check_households
 from spineflow.tasks.supplemental_dhc.plan import ITERATIONS, MEASURES, columns_of
 from spineflow.tasks.supplemental_dhc.settings import SupplementalDhcSettings
 from spineflow.tasks.topdown.ingest.generate import generate_county

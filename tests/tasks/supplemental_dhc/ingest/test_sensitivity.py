@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from spineflow.tasks.census.households import Members
-from spineflow.tasks.supplemental_dhc.ingest.households import (
+from spineflow.tasks.supplemental_dhc.ingest import (
     Households,
     count_people,
     key_hashes,

@@ -1,1 +1,0 @@
-"""Postprocessing of detailed race and ethnicity groups: from measurements to released counts."""

@@ -1,1 +1,0 @@
-"""From persons and units to counts of people in households of every area."""
