@@ -21,7 +21,7 @@ from scipy import stats
 from spineflow.flows import registry as flows
 from spineflow.flows.running import call_stages, prepare
 from spineflow.tasks.ledger.caps import summary
-from spineflow.tasks.ledger.claims import UnchargedNoise
+from spineflow.tasks.ledger.charging import UnchargedNoise
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.noise.distributions import SeededRandom
 from spineflow.tasks.products import registry

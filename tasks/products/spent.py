@@ -12,8 +12,7 @@ from typing import Any
 
 from ..ledger.accounting import ZCDP, Guarantee
 from ..ledger.caps import caps_of, check_caps, summary
-from ..ledger.charging import missing_cap_warning
-from ..ledger.claims import uncharged_message
+from ..ledger.charging import missing_cap_warning, uncharged_message
 from ..ledger.spending import Spending, SpentDraw, spending_of
 from ..ledger.store import ledger_at, open_ledger, reading
 from ..pages.document import Table

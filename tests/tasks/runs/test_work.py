@@ -8,9 +8,8 @@ from pathlib import Path
 
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.handles import Artifact, Task, read_tasks, record_task
 from spineflow.tasks.runs.steps import shorten_error
-from spineflow.tasks.runs.handles import Artifact
-from spineflow.tasks.runs.handles import Task, read_tasks, record_task
 
 
 def test_records_are_read_as_they_were_written(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from scipy.stats import beta
 from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.ledger.claims import UnchargedNoise
+from spineflow.tasks.ledger.charging import UnchargedNoise
 from spineflow.tasks.noise.distributions import (
     DISCRETE_GAUSSIAN,
     DISCRETE_LAPLACE,
