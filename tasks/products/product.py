@@ -324,7 +324,7 @@ class Product:
         """Lines on a finished run: its guarantee, its checks and the paths of its results."""
         from ..runs.publication import marker_address
         from .acceptance import CERTIFICATE, warnings_of
-        from .statement import describe_statement
+        from .plan import describe_statement
 
         if self.plan is not None and settings.draws_noise:
             yield from describe_statement(self.plan_of(run, settings).statement)

@@ -19,8 +19,7 @@ from ..pages.document import Table
 from ..pages.numbers import format_delta, format_epsilon, format_rho, format_upper_bound
 from ..runs.errors import BudgetRefused
 from ..runs.settings import ProductSettings
-from .plan import Plan, explain_charges
-from .statement import Statement, least_charge
+from .plan import Plan, Statement, explain_charges, least_charge
 
 
 def dataset_spending(
