@@ -15,7 +15,7 @@ from ..tasks.ledger import charging, joining
 from ..tasks.ledger.caps import Caps, EpsilonCap, set_caps, summary
 from ..tasks.ledger.identity import list_ledger, listed_ledgers
 from ..tasks.ledger.store import Ledger, open_ledger, refuse_unreachable
-from ..tasks.products.registry import existing_run
+from ..tasks.products.product import existing_run
 from ..tasks.runs.directory import RunDirectory, identity_of, make_identity
 from ..tasks.runs.errors import BudgetRefused, InputRefused
 from ..tasks.runs.files import digest_of, name_recorded

@@ -50,8 +50,7 @@ from ..tasks.population.release.population import (
     write_population,
 )
 from ..tasks.products.acceptance import accept
-from ..tasks.products.product import Product, Words
-from ..tasks.products.registry import TOGETHER, parts_of, product
+from ..tasks.products.product import TOGETHER, Product, Words, parts_of, product
 from ..tasks.products.several import write_index, write_products_certificate, write_products_report
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.handles import Artifact, Made, created, stopwatch

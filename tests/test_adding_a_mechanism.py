@@ -136,7 +136,7 @@ def test_an_unknown_area_is_refused_with_its_column(page: ModuleType, tmp_path: 
         ("Product", "tasks/products/product.py"),
         ("Plan", "tasks/products/plan.py"),
         ("TITLES", "flows/registry.py"),
-        ("PRODUCTS", "tasks/products/registry.py"),
+        ("PRODUCTS", "tasks/products/product.py"),
         ("PRODUCTS", "tests/test_architecture.py"),
     ],
 )

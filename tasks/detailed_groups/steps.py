@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..ledger.identity import refuse_changed_input
 from ..products.acceptance import tabulated_once
-from ..products.registry import settings_of
+from ..products.product import settings_of
 from ..runs.directory import RunDirectory
 from ..runs.handles import Made, created, once, reused
 from ..runs.steps import step

@@ -10,7 +10,7 @@ from ..runs.settings import ProductSettings
 from ..runs.steps import step
 from .acceptance import compare_release, publish_release
 from .certificate import write_certificate
-from .registry import product_of, settings_of
+from .product import product_of, settings_of
 
 
 @step("charge ledger", settings_of, run_name="charge ledger", retried=False)

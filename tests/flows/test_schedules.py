@@ -24,7 +24,7 @@ from spineflow.flows.running import call_stages
 from spineflow.tasks.ledger import charging, store
 from spineflow.tasks.ledger.charging import Claim
 from spineflow.tasks.ledger.store import Ledger, LedgerKey, Mark
-from spineflow.tasks.products.registry import OF_ONE_INPUT, product
+from spineflow.tasks.products.product import OF_ONE_INPUT, product
 from spineflow.tasks.runs import damage, steps
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import BudgetRefused
