@@ -325,10 +325,10 @@ def make_population(run: RunDirectory, settings: ProductsSettings) -> Made:
     sources = sources_of(run, names)
     declared = cast("TopdownSettings", settings.products.chosen()[redistricting]).compiled_census
     folder = run.unchecked_release
-    paths = write_population(population_of_pieces(run, sources), folder)
+    write_population(population_of_pieces(run, sources), folder)
     expected = expected_population(folder, sources.redistricting.release, declared)
     accept(run, settings, check_population(expected))
-    return created(folder, {"files": len(paths)})
+    return created(folder)
 
 
 def _names(settings: ProductsSettings) -> Sequence[str]:

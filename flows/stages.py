@@ -288,9 +288,9 @@ class Stages(TaskRunner[Any]):
     def _enter(self, stage: str, artifacts: Sequence[Artifact]) -> None:
         """Enter an ended stage in the manifest, and after ingest the digests of the input."""
         self._run.record_stages({stage: artifacts}, order=list(self._stages))
-        facts = [artifact.facts for artifact in artifacts if artifact.facts]
-        if stage == INGEST and facts:
-            self._run.update_manifest(input_digests=dict(facts[-1]))
+        digests = [artifact.input_digests for artifact in artifacts if artifact.input_digests]
+        if stage == INGEST and digests:
+            self._run.update_manifest(input_digests=digests[-1])
         self._is_recorded = False
         self._ended(stage)
 

@@ -27,9 +27,6 @@ def stopwatch() -> Iterator[Callable[[], float]]:
     yield lambda: round(time.perf_counter() - start, 3)
 
 
-Fact = int | float | str
-
-
 @dataclass(frozen=True)
 class Artifact:
     """A finished artifact of a run.
@@ -38,7 +35,7 @@ class Artifact:
     digest : SHA-256 of a public file, keyed digest of a confidential one, "" for a folder.
     seconds : time it took to make.
     reused : it existed already, from an earlier attempt at the same run.
-    facts : public facts worth showing, such as numbers of geounits or of solves.
+    input_digests : of an ingest, the digests of the input that the manifest has, by kind.
     started, cpu, worker : of the call that made it, the time of its beginning in seconds since
         1970, the processor seconds of its thread, and its host and process; ignored when artifacts
         are compared.
@@ -48,7 +45,7 @@ class Artifact:
     digest: str = ""
     seconds: float = 0.0
     reused: bool = False
-    facts: tuple[tuple[str, Fact], ...] = ()
+    input_digests: Mapping[str, str] = field(default_factory=dict)
     started: float = field(default=0.0, compare=False)
     cpu: float = field(default=0.0, compare=False)
     worker: str = field(default="", compare=False)
@@ -59,28 +56,22 @@ class Made:
     """Result of a step, by its own account; see `Artifact` for the public part.
 
     path : file or folder in the run, or the text of a place outside; "" for the ledger.
-    facts : public facts worth showing.
     reused : nothing was left to do.
     """
 
     path: Path | str
-    facts: Mapping[str, Fact] = field(default_factory=dict)
     reused: bool = False
+    input_digests: Mapping[str, str] = field(default_factory=dict)
 
 
-def created(path: Path | str, facts: Mapping[str, Fact] | None = None) -> Made:
+def created(path: Path | str) -> Made:
     """Result of a step that has just made it."""
-    return Made(path, facts or {})
+    return Made(path)
 
 
-def reused(path: Path | str, facts: Mapping[str, Fact] | None = None) -> Made:
+def reused(path: Path | str) -> Made:
     """Result of an earlier attempt, which the step reuses."""
-    return Made(path, facts or {}, reused=True)
-
-
-def created_or_reused(path: Path | str, *, is_new: bool) -> Made:
-    """Result of a step that has just made it, if it is new, or of an earlier attempt."""
-    return Made(path, reused=not is_new)
+    return Made(path, reused=True)
 
 
 def once(path: Path, make: Callable[..., object], *arguments: object) -> Made:

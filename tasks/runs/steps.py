@@ -86,7 +86,7 @@ def artifact_of(run: RunDirectory, made: Made, seconds: float) -> Artifact:
         if path.is_file() and not path.is_relative_to(run.confidential):
             digest = digest_of(path)
         path = str(path.relative_to(run.root))
-    return Artifact(path, digest, seconds, made.reused, tuple(made.facts.items()))
+    return Artifact(path, digest, seconds, made.reused, made.input_digests)
 
 
 def _storage_may_recover(_task: Task, run: TaskRun, state: State) -> bool:
