@@ -22,7 +22,7 @@ from scipy.special import ndtri
 from scipy.stats import t as student
 from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX
 from spineflow.tasks.census.queries import MarginalQuery, marginal_query
-from spineflow.tasks.ledger.claims import UnchargedNoise
+from spineflow.tasks.ledger.charging import UnchargedNoise
 from spineflow.tasks.noise.distributions import SeededRandom
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused

@@ -47,7 +47,7 @@ def nodes(n_blocks: int, n_others: int):
     from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX
     from spineflow.tasks.census.invariants import inhabitable
     from spineflow.tasks.census.queries import marginal_query
-    from spineflow.tasks.ledger.claims import UnchargedNoise
+    from spineflow.tasks.ledger.charging import UnchargedNoise
     from spineflow.tasks.noise.distributions import SeededRandom
     from spineflow.tasks.topdown.estimation.parent import Passes
     from spineflow.tasks.topdown.estimation.problem import QueryMeasurement, SiblingProblem

@@ -48,7 +48,7 @@ from spineflow.tasks.group_sizes.plan import (
     default_mechanism,
 )
 from spineflow.tasks.group_sizes.release import write_tables
-from spineflow.tasks.ledger.claims import UnchargedNoise
+from spineflow.tasks.ledger.charging import UnchargedNoise
 from spineflow.tasks.noise.distributions import Noise, SeededRandom, SystemRandom
 from spineflow.tasks.products.measurement import with_noise
 from spineflow.tasks.runs.errors import SolveFailed

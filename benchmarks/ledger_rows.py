@@ -14,12 +14,13 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 from spineflow.tasks.ledger.accounting import Guarantee
 from spineflow.tasks.ledger.charges import charge
-from spineflow.tasks.ledger.claims import claim, record_publication
+from spineflow.tasks.ledger.charging import claim, record_publication
 from spineflow.tasks.ledger.plan import UniversePlan
 from spineflow.tasks.ledger.store import Ledger, open_ledger, writing
 from spineflow.tasks.noise.distributions import DISCRETE_GAUSSIAN
@@ -60,9 +61,8 @@ def filled(folder: Path, rows: int) -> Ledger:
 
 def publish(ledger: Ledger, name: str) -> None:
     """What a shard asks of the ledger."""
-    record_publication(
-        ledger, claim(ledger, run_id=RUN, identity=HERE, name=name, draw=DRAW), name, 1
-    )
+    claimed = claim(ledger, run_id=RUN, identity=HERE, name=name, draw=DRAW)
+    record_publication(ledger, replace(claimed, n_drawn=1), name)
 
 
 def milliseconds(call: Callable[[int], object], repeat: int) -> tuple[float, float]:

@@ -37,7 +37,7 @@ from spineflow.tasks.population.estimation.blocks import (
 from spineflow.tasks.population.ingest.released import Released, Sources, read_released
 from spineflow.tasks.population.release.population import Population, population_of_pieces, summary
 from spineflow.tasks.population.workload import household_types, person_levels
-from spineflow.tasks.products.registry import product
+from spineflow.tasks.products.product import product
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import frozen_settings
 from spineflow.tasks.topdown.ingest.generate import generate_county

@@ -30,7 +30,7 @@ from prefect.testing.utilities import prefect_test_harness
 from spineflow.flows.registry import stages_of
 from spineflow.flows.running import prepare, run_stages
 from spineflow.flows.stages import Stages
-from spineflow.tasks.products.registry import product
+from spineflow.tasks.products.product import product
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.handles import Artifact
 from spineflow.tasks.runs.settings import ProductSettings

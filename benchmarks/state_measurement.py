@@ -61,7 +61,7 @@ def main() -> None:
     """Print seconds, peak memory and bytes; see the module's docstring."""
     from spineflow.tasks.answers.noisy import write_measurements
     from spineflow.tasks.census.cef_2020 import PERSONS
-    from spineflow.tasks.ledger.claims import UnchargedNoise
+    from spineflow.tasks.ledger.charging import UnchargedNoise
     from spineflow.tasks.noise.distributions import DISCRETE_GAUSSIAN, SystemRandom
     from spineflow.tasks.topdown.measurement.measure import ConfidentialShard, noisy_answers
     from spineflow.tasks.topdown.workload.budget import Budget

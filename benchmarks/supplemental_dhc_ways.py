@@ -29,8 +29,7 @@ import numpy as np
 import pandas as pd
 from spineflow.flows.demo import DEMOS
 from spineflow.flows.running import call_stages, prepare
-from spineflow.tasks.products.product import PRESETS
-from spineflow.tasks.products.registry import product
+from spineflow.tasks.products.product import PRESETS, product
 from spineflow.tasks.supplemental_dhc.estimation import rows_of_population
 from spineflow.tasks.supplemental_dhc.release import released_rows
 from spineflow.tasks.topdown.ingest.generate import generate_county

@@ -6,7 +6,7 @@ Nothing is charged and nothing is published, so this is no way to release anythi
 from __future__ import annotations
 
 import numpy as np
-from spineflow.tasks.ledger.claims import UnchargedNoise
+from spineflow.tasks.ledger.charging import UnchargedNoise
 from spineflow.tasks.noise.distributions import RandomSource
 from spineflow.tasks.trips.estimation.estimate import (
     ROOT,

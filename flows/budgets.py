@@ -9,8 +9,7 @@ from pathlib import Path
 from ..tasks.pages.document import Document, Section
 from ..tasks.products.budget import costs_to_json
 from ..tasks.products.privacy_curves import curve_points, delta_chart, trade_offs
-from ..tasks.products.product import Caution, Product
-from ..tasks.products.registry import product
+from ..tasks.products.product import Caution, Product, product
 from ..tasks.runs.errors import InputRefused
 from ..tasks.runs.files import write_page
 from ..tasks.runs.settings import ProductSettings

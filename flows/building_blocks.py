@@ -17,9 +17,8 @@ from ..tasks.ledger.recognition import input_digest
 from ..tasks.noise.distributions import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, Noise, distribution_of
 from ..tasks.products.budget import Cost, margin_of
 from ..tasks.products.measurement import publish_measures
-from ..tasks.products.plan import ExactFact, Plan, plan_file
+from ..tasks.products.plan import ExactFact, Plan, Statement, plan_file
 from ..tasks.products.product import Checks, Product, Rules
-from ..tasks.products.statement import Statement
 from ..tasks.runs import settings
 from ..tasks.runs.handles import once
 from ..tasks.runs.stamps import write_rows

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import App, CycloptsError, Parameter, UnknownCommandError
 
 from ..tasks.ledger.caps import summary
-from ..tasks.products.product import Product, refuse_missing_runner
-from ..tasks.products.registry import existing_run, product
+from ..tasks.products.product import Product, existing_run, product, refuse_missing_runner
 from ..tasks.products.spent import new_charge
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.errors import InputRefused, SpineflowError

@@ -26,7 +26,7 @@ from rich.table import Table
 from ..tasks.pages.document import Block, Section
 from ..tasks.pages.document import Table as PageTable
 from ..tasks.products.product import Caution, Product
-from ..tasks.products.registry import product as product_named
+from ..tasks.products.product import product as product_named
 from ..tasks.products.spent import caps_words, composed_sentence, draws_table
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.settings import ProductSettings

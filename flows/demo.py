@@ -19,7 +19,7 @@ from ..tasks.detailed_groups.ingest.generate import (
 )
 from ..tasks.detailed_groups.workload.parameters import read_specification
 from ..tasks.group_sizes.ingest.generate import census_like, write_dataset
-from ..tasks.products.registry import product
+from ..tasks.products.product import product
 from ..tasks.runs.files import read_declared
 from ..tasks.topdown.ingest.generate import generate_country, generate_county, generate_grid
 from ..tasks.topdown.ingest.generate_households import synthesize_households

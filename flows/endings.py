@@ -35,7 +35,7 @@ from prefect.settings import PREFECT_HOME
 
 from ..tasks.ledger.caps import spent_and_caps
 from ..tasks.ledger.store import ledger_at
-from ..tasks.products.registry import OF_ONE_INPUT
+from ..tasks.products.product import OF_ONE_INPUT
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.errors import (
     CheckFailed,

@@ -11,11 +11,11 @@ from typing import Annotated, TypeVar
 
 from cyclopts import App, Parameter
 
-from ..tasks.ledger import claims, joining
+from ..tasks.ledger import charging, joining
 from ..tasks.ledger.caps import Caps, EpsilonCap, set_caps, summary
 from ..tasks.ledger.identity import list_ledger, listed_ledgers
 from ..tasks.ledger.store import Ledger, open_ledger, refuse_unreachable
-from ..tasks.products.registry import existing_run
+from ..tasks.products.product import existing_run
 from ..tasks.runs.directory import RunDirectory, identity_of, make_identity
 from ..tasks.runs.errors import BudgetRefused, InputRefused
 from ..tasks.runs.files import digest_of, name_recorded
@@ -148,8 +148,8 @@ def move(run_directory: RunFolder, /) -> None:
     with run.locked():
         make_identity(run)
         ledger = open_ledger(Path(settings.privacy.ledger), must_exist=True)
-        _refuse_incomplete(run, claims.published_files(ledger, run_id))
-        claims.move(ledger, run_id, identity_of(run), str(run.root))
+        _refuse_incomplete(run, charging.published_files(ledger, run_id))
+        charging.move(ledger, run_id, identity_of(run), str(run.root))
     print(f"the run goes on in {run.root}, and nowhere else")
 
 

@@ -50,8 +50,7 @@ from ..tasks.population.release.population import (
     write_population,
 )
 from ..tasks.products.acceptance import accept
-from ..tasks.products.product import Product, Words
-from ..tasks.products.registry import TOGETHER, parts_of, product
+from ..tasks.products.product import TOGETHER, Product, Words, parts_of, product
 from ..tasks.products.several import write_index, write_products_certificate, write_products_report
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.handles import Artifact, Made, created, stopwatch
@@ -326,10 +325,10 @@ def make_population(run: RunDirectory, settings: ProductsSettings) -> Made:
     sources = sources_of(run, names)
     declared = cast("TopdownSettings", settings.products.chosen()[redistricting]).compiled_census
     folder = run.unchecked_release
-    paths = write_population(population_of_pieces(run, sources), folder)
+    write_population(population_of_pieces(run, sources), folder)
     expected = expected_population(folder, sources.redistricting.release, declared)
     accept(run, settings, check_population(expected))
-    return created(folder, {"files": len(paths)})
+    return created(folder)
 
 
 def _names(settings: ProductsSettings) -> Sequence[str]:

@@ -35,8 +35,7 @@ from ..tasks.detailed_groups.release.accuracy import with_all_tables
 from ..tasks.detailed_groups.settings import DetailedGroupsSettings
 from ..tasks.group_sizes.settings import GroupSizesSettings
 from ..tasks.products.comparison import ComparedRun
-from ..tasks.products.product import Product
-from ..tasks.products.registry import product
+from ..tasks.products.product import Product, product
 from ..tasks.runs.directory import RunDirectory, start_run
 from ..tasks.runs.errors import InputRefused
 from ..tasks.runs.names import FileName

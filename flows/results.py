@@ -24,7 +24,7 @@ from prefect.artifacts import (
 
 from ..tasks.pages.document import Table
 from ..tasks.products.acceptance import CERTIFICATE
-from ..tasks.products.registry import product
+from ..tasks.products.product import product
 from ..tasks.products.reports import checks_table
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.settings import ProductSettings

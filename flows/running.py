@@ -16,8 +16,7 @@ from prefect.states import Cancelled
 from ..tasks.ledger.charging import warnings_of as warnings_of_ledger
 from ..tasks.ledger.identity import refuse_changed_input
 from ..tasks.products.acceptance import warnings_of
-from ..tasks.products.product import Product
-from ..tasks.products.registry import parts_of
+from ..tasks.products.product import Product, parts_of
 from ..tasks.products.steps import copy_checked_release
 from ..tasks.runs.damage import is_needed, mend, record_files
 from ..tasks.runs.directory import (

@@ -27,10 +27,9 @@ from ..tasks.products.steps import charge_ledger, check_release, release_run, re
 from ..tasks.runs.damage import record_files
 from ..tasks.runs.directory import INGEST, LEDGER, RunDirectory
 from ..tasks.runs.errors import SpineflowError
-from ..tasks.runs.handles import Artifact, reused
+from ..tasks.runs.handles import Artifact, record_task, reused
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.runs.steps import artifact_of, made_before
-from ..tasks.runs.work import WorkRecord
 from .endings import refuse_if_cancelled
 from .results import StageProgress
 from .servers import is_embedded
@@ -116,12 +115,12 @@ class Stages(TaskRunner[Any]):
         self._ended, self._before = ended, before
         self._stages: dict[str, Stage] = {}
         self._stage_of: dict[Future, Stage] = {}
+        self._call_of: dict[Future, tuple[str, list[Any]]] = {}
         self._outcomes: dict[Future, Any] = {}
         self._done: SimpleQueue[Future] = SimpleQueue()
         self._open: Stage | None = None
         self._is_recorded = True
         self._progress = None if runner is None else StageProgress()
-        self._record = WorkRecord(run)
         stages = run.read_manifest()["stages"].values()
         self._digests = {path: own for stage in stages for path, own in stage["digests"].items()}
         self._started = True
@@ -147,8 +146,7 @@ class Stages(TaskRunner[Any]):
             stage.before = tuple(before)
         stage.futures.append(future)
         _, *keys = parameters.values()  # The first parameter is the folder of the run.
-        facts = {"stage": stage.name, "aside": stage.is_background}
-        self._record.begin(future, task.name, keys, before, **facts)
+        self._call_of[future] = task.name, keys
         return future
 
     def _future_of(
@@ -226,7 +224,6 @@ class Stages(TaskRunner[Any]):
             if stage.is_background:
                 stage.is_background = False
                 self._update(stage)
-        self._record.close_wave()
         self._record_files()
         with self._naming_stages():
             for future in chosen:
@@ -263,7 +260,7 @@ class Stages(TaskRunner[Any]):
         self._outcomes[future] = outcome
         stage.n_ended += 1
         if isinstance(outcome, Artifact):
-            self._record.end(future, outcome)
+            record_task(self._run, stage.name, *self._call_of[future], outcome)
         else:
             stage.has_failed = True
         for waiting in [one for one in self._stages.values() if one.began is None]:
@@ -291,9 +288,9 @@ class Stages(TaskRunner[Any]):
     def _enter(self, stage: str, artifacts: Sequence[Artifact]) -> None:
         """Enter an ended stage in the manifest, and after ingest the digests of the input."""
         self._run.record_stages({stage: artifacts}, order=list(self._stages))
-        facts = [artifact.facts for artifact in artifacts if artifact.facts]
-        if stage == INGEST and facts:
-            self._run.update_manifest(input_digests=dict(facts[-1]))
+        digests = [artifact.input_digests for artifact in artifacts if artifact.input_digests]
+        if stage == INGEST and digests:
+            self._run.update_manifest(input_digests=digests[-1])
         self._is_recorded = False
         self._ended(stage)
 

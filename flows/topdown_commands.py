@@ -9,9 +9,8 @@ from cyclopts import Group, Parameter
 from cyclopts.validators import MutuallyExclusive
 
 from ..tasks.detailed_groups.settings import DetailedGroupsSettings
-from ..tasks.products.plan import read_plan
-from ..tasks.products.registry import existing_run, product
-from ..tasks.products.statement import summarise_statement
+from ..tasks.products.plan import read_plan, summarise_statement
+from ..tasks.products.product import existing_run, product
 from ..tasks.runs.directory import RunDirectory, refuse_altered
 from ..tasks.runs.errors import InputRefused
 from ..tasks.runs.files import write_page, write_text

@@ -18,8 +18,7 @@ import pandas as pd
 
 from ..tasks.pages.document import Block
 from ..tasks.products.comparison import errors_table
-from ..tasks.products.product import Product, Words, rules_of
-from ..tasks.products.registry import product
+from ..tasks.products.product import Product, Words, product, rules_of
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.errors import CheckFailed
 from ..tasks.runs.settings import ProductSettings

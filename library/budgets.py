@@ -15,7 +15,7 @@ from spineflow.tasks.ledger.exact_curve import PrivacyCurve
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.products import privacy_curves
 from spineflow.tasks.products.budget import Cost, margin_of
-from spineflow.tasks.products.registry import find_product
+from spineflow.tasks.products.product import find_product
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings import exact_fraction
 from spineflow.tasks.runs.settings_files import Source

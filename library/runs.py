@@ -23,7 +23,7 @@ from spineflow.answers import order_labels, read_answers, refuse_unknown
 from spineflow.budgets import guarantees_of, queries_of
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.products.budget import Cost
-from spineflow.tasks.products.registry import OF_ONE_INPUT, find_product
+from spineflow.tasks.products.product import OF_ONE_INPUT, find_product
 from spineflow.tasks.runs.directory import RunDirectory, refuse_altered
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY

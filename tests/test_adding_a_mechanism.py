@@ -21,7 +21,7 @@ from scipy import stats
 from spineflow.flows import registry as flows
 from spineflow.flows.running import call_stages, prepare
 from spineflow.tasks.ledger.caps import summary
-from spineflow.tasks.ledger.claims import UnchargedNoise
+from spineflow.tasks.ledger.charging import UnchargedNoise
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.noise.distributions import SeededRandom
 from spineflow.tasks.products import registry
@@ -136,7 +136,7 @@ def test_an_unknown_area_is_refused_with_its_column(page: ModuleType, tmp_path: 
         ("Product", "tasks/products/product.py"),
         ("Plan", "tasks/products/plan.py"),
         ("TITLES", "flows/registry.py"),
-        ("PRODUCTS", "tasks/products/registry.py"),
+        ("PRODUCTS", "tasks/products/product.py"),
         ("PRODUCTS", "tests/test_architecture.py"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..ledger.identity import refuse_changed_input
 from ..products.acceptance import tabulated_once
-from ..products.registry import settings_of
+from ..products.product import settings_of
 from ..runs.directory import RunDirectory
 from ..runs.handles import Made, created, once, reused
 from ..runs.steps import step
@@ -34,12 +34,13 @@ def ingest(run: RunDirectory, settings: Settings) -> Made:
     Existing files must agree with the input.
     """
     path = shards_file(run)
-    if path.exists():
+    is_there = path.exists()
+    if is_there:
         refuse_changed_input(run, settings)
         refuse_edited_parameters(run)
-        return reused(path, public_digests(run))
-    ingest_input(run, settings)
-    return created(path, public_digests(run))
+    else:
+        ingest_input(run, settings)
+    return Made(path, is_there, public_digests(run))
 
 
 @step("count groups", settings_of, run_name="count-{region_type}-{level}")

@@ -18,7 +18,7 @@ from ..products.plan import plan_file
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
 from ..runs.files import sha256_of_file, write_text
-from ..runs.work import read_tasks
+from ..runs.handles import read_tasks
 from .registration import Office, finished_release
 
 METADATA = "ro-crate-metadata.json"

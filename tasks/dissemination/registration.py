@@ -26,8 +26,7 @@ from pydantic import ConfigDict, Field, ValidationError
 from ..pages.document import Document, Section, render_template, to_markdown
 from ..pages.numbers import format_delta
 from ..products.acceptance import CERTIFICATE
-from ..products.plan import read_plan
-from ..products.statement import combine_parts
+from ..products.plan import combine_parts, read_plan
 from ..runs import settings
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused

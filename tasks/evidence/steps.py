@@ -11,7 +11,7 @@ from dataclasses import asdict
 
 import numpy as np
 
-from ..products.registry import settings_of
+from ..products.product import settings_of
 from ..runs import files
 from ..runs.directory import RunDirectory
 from ..runs.handles import Made, created, stopwatch

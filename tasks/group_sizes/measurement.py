@@ -30,8 +30,7 @@ from ..ledger.exact_curve import Counts, PrivacyCurve, count_moves, known_curve
 from ..ledger.plan import Measure
 from ..products.budget import Cost
 from ..products.measurement import publish_measures
-from ..products.plan import ExactFact, Plan
-from ..products.statement import Statement
+from ..products.plan import ExactFact, Plan, Statement
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
 from ..runs.settings import Refuse, without_section

@@ -10,7 +10,7 @@ stay within bounds that were fixed before ([FullyAdaptive2023]).
 **Epsilon at a delta.** Privacy curves have no such theorem: a reader of a result may choose among
 runs that keep within epsilon each, such that the choice does not. So the ledger enters for
 every draw whether a result from the dataset had been published when it was charged
-(`SpentDraw.after_results`). Noise that is not recorded as published is unseen (`claims`), and the
+(`SpentDraw.after_results`). Noise that is not recorded as published is unseen (`charging`), and the
 first draws, A, are thus fixed for all outcomes.
 
 - While all draws are of A: by their curve, or by rho, whichever is better.

@@ -25,7 +25,7 @@ from typing import Any
 from ..runs.directory import RunDirectory
 from ..runs.errors import BudgetRefused, InputRefused
 from ..runs.files import locked, read_record, read_values, replacing, write_text
-from ..runs.handles import Made, created, reused
+from ..runs.handles import Made
 from ..runs.settings import ProductSettings
 from ..tables.sources import input_files
 from .charges import datasets_of
@@ -228,11 +228,12 @@ def ingested_once(
 ) -> Made:
     """The result of an ingest whose last file is `path`, or the existing one; raises as `ingest`,
     and for an existing one as `refuse_changed_input`."""
-    if path.exists():
+    is_there = path.exists()
+    if is_there:
         refuse_changed_input(run, settings)
-        return reused(path, whole_digests(run))
-    ingest(run, settings)
-    return created(path, whole_digests(run))
+    else:
+        ingest(run, settings)
+    return Made(path, is_there, whole_digests(run))
 
 
 def local_files(settings: ProductSettings) -> dict[str, list[int]]:

@@ -13,7 +13,7 @@ The keys of ledgers joined to it follow, since their digests cannot be made anew
 Files of version 0.1.0 have no number; they count as state 0.
 
 A ledger is an SQLite file outside run directories. It holds `charges` (what was drawn, and under
-which caps) and `claims` (the directory that draws each file).
+which caps) and `charging` (the directory that draws each file).
 
 **Rollback.** Every transaction that changes a ledger gives it a new state: a number, a random
 identity, and the identity of the state before. Only after it is durable does the mark in the

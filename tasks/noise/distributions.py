@@ -16,7 +16,7 @@ that a fork could duplicate, that two threads could share, or that a memory imag
 stamped as not private.
 
 Every measurement requests noise through `NoiseDraws`. In a private run that is the charge in the
-ledger (`tasks.ledger.claims.ChargedNoise`), and it draws the charged noise and nothing else. Runs
+ledger (`tasks.ledger.charging.Claim`), and it draws the charged noise and nothing else. Runs
 that are not private, and studies, draw through `UnchargedNoise`.
 """
 

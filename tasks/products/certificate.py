@@ -25,11 +25,10 @@ from ..runs.files import digests_of, read_record, write_page, write_record, writ
 from ..runs.settings import ProductSettings
 from .acceptance import CERTIFICATE
 from .budget import Cost, ExactEpsilons, noise_table, unknown_parts
-from .plan import Plan
+from .plan import Plan, losses_table, summarise_statement
 from .privacy_curves import Curves, exact_figures
 from .reports import checks_table
 from .spent import composed_sentence, dataset_spending, draws_table
-from .statement import losses_table, summarise_statement
 
 Exact = Mapping[str, ExactEpsilons]
 """Exact epsilons by the name of a part; unknown ones are missing."""

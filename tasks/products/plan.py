@@ -1,4 +1,4 @@
-"""The plan of a run: its measures, their noise and its guarantee; one public file.
+"""The plan of a run: its measures, their noise and its guarantee, also in words; one public file.
 
 A product makes its plan from settings and public areas. What is common to all products is derived
 here: the file `plan/plan.json`, the reasons for a charge, and the loss that a margin needs.
@@ -16,11 +16,24 @@ from typing import Any
 
 from ...validation.outcome import Failures
 from ...validation.run_files import unusable_files_fail
-from ..ledger.accounting import PURE_DP, UNBOUNDED, UNBOUNDED_OF_SEVERAL, ZCDP, Guarantee
+from ..ledger.accounting import (
+    BOUNDED,
+    ONE_OF_SEVERAL,
+    PURE_DP,
+    SEVERAL_RECORDS,
+    TWO_RECORDS,
+    UNBOUNDED,
+    UNBOUNDED_OF_SEVERAL,
+    ZCDP,
+    Guarantee,
+    compose,
+    epsilon_simple,
+)
 from ..ledger.plan import Measure, UniversePlan
 from ..noise.distributions import Noise
 from ..noise.quantiles import COVERAGE, loss_for_margin
-from ..pages.numbers import format_rho
+from ..pages.document import Table
+from ..pages.numbers import format_delta, format_epsilon, format_rho
 from ..runs.directory import RunDirectory, digests_by_name
 from ..runs.errors import BudgetRefused, InputRefused, refuse_errors
 from ..runs.files import read_record, write_record
@@ -28,7 +41,6 @@ from ..runs.names import did_you_mean
 from ..runs.settings import ProductSettings
 from .budget import Cost
 from .privacy_curves import Curves
-from .statement import Statement
 
 VERSION = 1
 """Version of the form of `plan.json`."""
@@ -37,12 +49,48 @@ MOST_NAMED = 8
 """Measures that a refusal of a target names."""
 
 
+_UNBOUNDED = (UNBOUNDED, UNBOUNDED_OF_SEVERAL)
+_CHANGES = {
+    BOUNDED: "one record changed",
+    UNBOUNDED: "one record added or removed",
+    UNBOUNDED_OF_SEVERAL: (
+        "one record added or removed; a person's change may change several, as stated"
+    ),
+    ONE_OF_SEVERAL: "one record changed; a person's change may change several, as stated",
+    SEVERAL_RECORDS: "one record changed; a person's change changes several",
+    TWO_RECORDS: "one record changed; a person's change changes two",
+}
+
+
 @dataclass(frozen=True)
 class ExactFact:
     """A fact that is public by declaration and released without noise."""
 
     subject: str
     fact: str
+
+
+@dataclass(frozen=True)
+class Statement:
+    """The guarantee of a run.
+
+    why_not : why it guarantees nothing, as a clause; None if it does guarantee.
+    protected : whose data are protected, as sentences that begin with a capital.
+    change : between which two tables the guarantee holds, as sentences.
+    losses : privacy losses of the parts.
+    together : how the parts' losses combine, in a sentence; empty for one part.
+    are_disjoint : whether one record is in one part at most, so that the largest loss covers all
+        parts together.
+    unprotected : sentences on further data without protection, in addition to exact facts.
+    """
+
+    why_not: str | None
+    protected: tuple[str, ...]
+    change: tuple[str, ...]
+    losses: tuple[UniversePlan, ...] = ()
+    together: str = ""
+    are_disjoint: bool = False
+    unprotected: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -139,13 +187,8 @@ class Plan:
                 for number, own in enumerate(self.universes if is_private else ())
             ],
             "statement": {
-                "why_not": self.statement.why_not,
-                "protected": list(self.statement.protected),
-                "change": list(self.statement.change),
+                **vars(self.statement),
                 "losses": [*map(_guarantee_to_json, self.statement.losses)],
-                "together": self.statement.together,
-                "are_disjoint": self.statement.are_disjoint,
-                "unprotected": list(self.statement.unprotected),
             },
             "exact": [{"subject": own.subject, "fact": own.fact} for own in self.exact],
             "inputs": dict(self.inputs),
@@ -180,36 +223,18 @@ def read_plan(run: RunDirectory) -> Plan:
     measures: dict[str, list[Mapping[str, Any]]] = {name: [] for name in guaranteed}
     for own in content["measures"]:
         measures.setdefault(own["universe"], []).append(own)
-    stated = content["statement"]
+    # Statements of version 0.3 have no `unprotected`.
+    stated = {n: tuple(v) if isinstance(v, list) else v for n, v in content["statement"].items()}
+    stated["losses"] = tuple(_universe_of(own) for own in stated["losses"])
     return Plan(
         content["product"],
         content["dataset"],
-        tuple(
-            _universe_of(guaranteed[name], own)
-            if name in guaranteed
-            else _measures_without_guarantee(name, own)
-            for name, own in measures.items()
-        ),
-        Statement(
-            stated["why_not"],
-            tuple(stated["protected"]),
-            tuple(stated["change"]),
-            tuple(_universe_of(own, ()) for own in stated["losses"]),
-            stated["together"],
-            stated["are_disjoint"],
-            tuple(stated.get("unprotected", ())),  # Plans of version 0.3 have none.
-        ),
+        tuple(_universe_of(guaranteed.get(name), own) for name, own in measures.items()),
+        Statement(**stated),
         tuple(ExactFact(**own) for own in content["exact"]),
         content["inputs"],
         tuple(content["counts"]),
     )
-
-
-def _measures_without_guarantee(name: str, measures: Sequence[Mapping[str, Any]]) -> UniversePlan:
-    """The measures of a universe in a run without a guarantee."""
-    first = measures[0]
-    loss = None if first["loss"] is None else Fraction(first["loss"]) / Fraction(first["share"])
-    return UniversePlan(name, first["mechanism"], None, loss, tuple(map(_measure_of, measures)))
 
 
 def _measure_to_json(universe: UniversePlan, measure: Measure) -> dict[str, Any]:
@@ -240,7 +265,7 @@ def _measure_of(content: Mapping[str, Any]) -> Measure:
 
 def _guarantee_to_json(universe: UniversePlan, protected: Iterable[str] = ()) -> dict[str, Any]:
     own = universe.promised
-    is_unbounded = own.neighbors in (UNBOUNDED, UNBOUNDED_OF_SEVERAL)
+    is_unbounded = own.neighbors in _UNBOUNDED
     definition = "zcdp" if own.definition == ZCDP else "approximate" if own.delta else "pure"
     return {
         "universe": universe.universe,
@@ -259,7 +284,16 @@ def _guarantee_to_json(universe: UniversePlan, protected: Iterable[str] = ()) ->
     }
 
 
-def _universe_of(content: Mapping[str, Any], measures: Iterable[Mapping[str, Any]]) -> UniversePlan:
+def _universe_of(
+    content: Mapping[str, Any] | None, measures: Sequence[Mapping[str, Any]] = ()
+) -> UniversePlan:
+    """A universe from its guarantee and its measures, of which a run without a guarantee has the
+    latter alone."""
+    own = tuple(map(_measure_of, measures))
+    if content is None:
+        first = measures[0]
+        loss = None if first["loss"] is None else Fraction(first["loss"]) / own[0].share
+        return UniversePlan(first["universe"], first["mechanism"], None, loss, own)
     factor = content["stated_factor"]
     guarantee = Guarantee(
         ZCDP if content["definition"] == "zcdp" else PURE_DP,
@@ -274,9 +308,103 @@ def _universe_of(content: Mapping[str, Any], measures: Iterable[Mapping[str, Any
         content["mechanism"],
         guarantee,
         guarantee.parameter,
-        tuple(map(_measure_of, measures)),
+        own,
         Fraction(content["epsilon_delta"]),
     )
+
+
+def combine_parts(statement: Statement) -> UniversePlan:
+    """The loss of all parts together; for a single part, or disjoint parts, the largest loss of a
+    part.
+
+    Parts under pure differential privacy between the same neighbours add their epsilons; all
+    others add as bounded zCDP per person (`ledger.accounting.compose`). Raises ValueError for a
+    statement that guarantees nothing.
+    """
+    if not statement.losses:
+        raise ValueError("a statement without losses guarantees nothing")
+    losses = statement.losses
+    if len(losses) == 1 or statement.are_disjoint:
+        return max(losses, key=lambda loss: loss.promised.bounded_rho)
+    guarantees = [loss.promised for loss in losses]
+    names = " and ".join(loss.universe for loss in losses)
+    delta = max(loss.delta for loss in losses)
+    # One of several records is one record, as in all bounded guarantees.
+    neighbors = {BOUNDED if g.neighbors == ONE_OF_SEVERAL else g.neighbors for g in guarantees}
+    if {g.definition for g in guarantees} == {PURE_DP} and len(neighbors) == 1:
+        total = sum((g.parameter for g in guarantees), Fraction(0))
+        own = sum((g.delta for g in guarantees), Fraction(0))
+        together = Guarantee(PURE_DP, total, neighbors.pop(), own)
+    else:
+        together = compose(guarantees)
+    return UniversePlan(names, losses[0].mechanism, together, together.parameter, delta=delta)
+
+
+def least_charge(statement: Statement) -> Guarantee:
+    """Least charge of all parts in the ledger, as bounded zCDP per person, deltas added.
+
+    For disjoint parts, the charge of the part with the largest loss.
+    """
+    guarantees = [loss.promised for loss in statement.losses]
+    if statement.are_disjoint and guarantees:
+        guarantees = [max(guarantees, key=lambda guarantee: guarantee.bounded_rho)]
+    return compose(guarantees)
+
+
+def summarise_statement(statement: Statement) -> str:
+    """The joint guarantee of all parts, in one sentence with rounded numbers.
+
+    >>> from spineflow.tasks.ledger.accounting import ZCDP
+    >>> loss = UniversePlan("persons", "discrete_gaussian", Guarantee(ZCDP, Fraction(1, 2)))
+    >>> summarise_statement(Statement(None, (), (), (loss,)))[:66]
+    'Guarantee: changing one record of persons changes the probability '
+    """
+    if statement.why_not is not None:
+        return f"Nothing is guaranteed: {statement.why_not}."
+    loss = combine_parts(statement)
+    guarantee = loss.promised
+    epsilon, delta = format_epsilon(loss.epsilon), loss.whole_delta
+    exact = f"epsilon {epsilon}"
+    if not loss.is_pure:
+        exact += f" at delta {format_delta(delta)}, from a rho of {float(guarantee.parameter):.4g}"
+    change = "adding or removing" if guarantee.neighbors in _UNBOUNDED else "changing"
+    whose = "one record of each of" if " and " in loss.universe else "one record of"
+    parts = "any part" if statement.are_disjoint and len(statement.losses) > 1 else loss.universe
+    chance = f", except with probability {format_delta(delta)}" if delta else ""
+    return (
+        f"Guarantee: {change} {whose} {parts} changes the probability of any release by a factor "
+        f"of at most e^{epsilon}{chance} ({exact})."
+    )
+
+
+def describe_statement(statement: Statement) -> tuple[str, ...]:
+    """Whose data are protected and how well, in few sentences with rounded numbers."""
+    return (*statement.protected, summarise_statement(statement))
+
+
+def losses_table(losses: Sequence[UniversePlan]) -> Table:
+    """The loss of every part: natively, as epsilon, and as bounded zCDP per person."""
+    return Table.of([_row(loss) for loss in losses], "epsilon")
+
+
+def _row(loss: UniversePlan) -> dict[str, str | None]:
+    guarantee = loss.promised
+    if loss.is_pure:
+        native, tight, simple = f"epsilon {guarantee.parameter}", str(guarantee.parameter), None
+    else:
+        native, tight = f"rho {format_rho(guarantee.parameter)}", format_epsilon(loss.epsilon)
+        simple = format_epsilon(epsilon_simple(guarantee.parameter, loss.delta))
+    return {
+        "part": loss.universe,
+        "mechanism": loss.mechanism.replace("_", " "),
+        "neighbours": _CHANGES[guarantee.neighbors],
+        "guarantee": native,
+        "own delta": format_delta(guarantee.delta),
+        "epsilon": tight,
+        "epsilon (simple)": simple,
+        "at delta": format_delta(loss.whole_delta),
+        "rho of bounded zCDP per person": format_rho(guarantee.bounded_rho),
+    }
 
 
 def explain_charges(plan: Plan) -> Iterator[str]:

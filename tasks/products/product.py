@@ -1,8 +1,9 @@
 """The class of products, which the command line, flows, library, `products` and `tune` use.
 
 The module `product` in the folder of each product creates its instance from functions of the
-stages; `registry` finds it by name. The flow of a product is in `flows/`: only flows import
-Prefect, so that other commands start fast.
+stages. `PRODUCTS` has the paths of these modules as text, so that only the requested product is
+loaded. The flow of a product is in `flows/`: only flows import Prefect, so that other commands
+start fast.
 """
 
 from __future__ import annotations
@@ -10,17 +11,49 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..runs.directory import RunDirectory, refuse_odd_name
 from ..runs.errors import InputRefused
 from ..runs.files import read_record, write_page
+from ..runs.names import did_you_mean
 from ..runs.settings import ProductSettings, RunnerSettings
-from ..runs.settings_files import load_settings
+from ..runs.settings_files import load_settings, settings_of_run, with_release_of
 
 PRESETS = Path(__file__).parents[2] / "flows" / "settings"
 """Folder of the settings files of presets."""
+
+PRODUCTS: Mapping[str, str] = {
+    "topdown": "tasks.topdown.product:TOPDOWN",
+    "estimate": "tasks.topdown.product:ESTIMATE",
+    "detailed-groups": "tasks.detailed_groups.product:DETAILED_GROUPS",
+    "detailed-households": "tasks.detailed_groups.product:DETAILED_HOUSEHOLDS",
+    "group-sizes": "tasks.group_sizes.product:GROUP_SIZES",
+    "trips": "tasks.trips.product:TRIPS",
+    "supplemental-dhc": "tasks.supplemental_dhc.product:SUPPLEMENTAL",
+    "products": "flows.products:PRODUCT",
+    "tune": "flows.tune:PRODUCT",
+    "evidence": "flows.evidence:PRODUCT",
+}
+"""Module and name of every product within the package."""
+
+OF_ONE_INPUT = tuple(name for name, place in PRODUCTS.items() if place.startswith("tasks."))
+"""Products with a release of one input."""
+
+TOGETHER = {
+    "topdown": "topdown",
+    "dhc-units": "topdown",
+    "dhc-persons": "topdown",
+    "detailed-groups": "detailed-groups",
+    "detailed-households": "detailed-households",
+    "group-sizes": "group-sizes",
+    "supplemental-dhc": "supplemental-dhc",
+}
+"""Products of the census tables, which `products` can run on one dataset, in this order, by the
+names that they have there, with the product of each."""
 
 
 if TYPE_CHECKING:
@@ -28,7 +61,6 @@ if TYPE_CHECKING:
 
     from ...validation.outcome import Failures, Outcome
     from ..pages.document import Block, Document, Section
-    from ..runs.directory import RunDirectory
     from ..tables.findings import InputCheck
     from .certificate import Facts
     from .comparison import ComparedRun
@@ -322,7 +354,7 @@ class Product:
         """Lines on a finished run: its guarantee, its checks and the paths of its results."""
         from ..runs.publication import marker_address
         from .acceptance import CERTIFICATE, warnings_of
-        from .statement import describe_statement
+        from .plan import describe_statement
 
         if self.plan is not None and settings.draws_noise:
             yield from describe_statement(self.plan_of(run, settings).statement)
@@ -362,16 +394,66 @@ class Product:
         return write_comparison(found, figures.keys, figures.words)
 
 
+def product(name: str) -> Any:
+    """The product of a name, a `Product`; raises KeyError for one that is not in `PRODUCTS`."""
+    module, _, instance = PRODUCTS[name].partition(":")
+    return getattr(import_module(f"{__name__.partition('.')[0]}.{module}"), instance)
+
+
+def product_of(run: RunDirectory) -> Any:
+    """The product of a run; raises InputRefused for one that this version does not have."""
+    name = run.read_manifest()["product"]
+    if name not in PRODUCTS:
+        raise InputRefused(f"{run.root} is a run of {name}, which this version does not have.")
+    return product(name)
+
+
+def existing_run(folder: Path) -> tuple[RunDirectory, Any, ProductSettings]:
+    """A run that has been started: its directory, its product and its frozen settings.
+
+    Raises InputRefused if it does not exist, or its settings were edited.
+    """
+    run = RunDirectory(folder.resolve())
+    refuse_odd_name(run)
+    asked = product_of(run)
+    run.refuse_edited_settings()
+    return run, asked, settings_of_run(asked.settings, run)
+
+
+def parts_of(
+    run: RunDirectory, settings: ProductSettings
+) -> Iterator[tuple[RunDirectory, ProductSettings]]:
+    """A run, and the runs of the products that it is made of, if it is one of several."""
+    yield run, settings
+    chosen = getattr(settings, "products", None)
+    for name, own in chosen.chosen().items() if chosen is not None else ():
+        part = RunDirectory(run.root / name)
+        yield part, with_release_of(part, own)
+
+
+def find_product(name: str) -> Any:
+    """The product of one input of a name, as a person spells it; raises InputRefused."""
+    spelt = name.replace("_", "-")
+    if spelt not in OF_ONE_INPUT:
+        raise InputRefused(
+            f"unknown product {name!r}{did_you_mean(spelt, OF_ONE_INPUT)}; there are "
+            f"{', '.join(OF_ONE_INPUT)}."
+        )
+    return product(spelt)
+
+
+def settings_of(run: RunDirectory) -> type[Any]:
+    """The model of a run's settings."""
+    return product_of(run).settings
+
+
 def _parts(settings: ProductSettings) -> dict[str, tuple[Product, ProductSettings]]:
     """If a run has several products: each with its settings, by its name in the settings."""
-    from .registry import product
-
     return {name: (product(own.PRODUCT), own) for name, own in settings.parts.items()}
 
 
 def rules_of(read: Callable[[Any], ProductSettings]) -> Rules:
     """The rules on settings that read the input of others, by the product of the `read` ones."""
-    from .registry import product
 
     def rules(settings: Any) -> Any:
         return product(read(settings).PRODUCT).rules

@@ -13,9 +13,8 @@ from ..runs.files import read_record
 from ..runs.settings import ProductSettings
 from .acceptance import CERTIFICATE, warnings_of
 from .budget import noise_table
-from .plan import Plan
+from .plan import Plan, losses_table, summarise_statement
 from .spent import spent_in_brief
-from .statement import losses_table, summarise_statement
 
 MOST_COUNTS = 8
 """Released counts of a table shown on the front page."""

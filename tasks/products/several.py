@@ -16,10 +16,9 @@ from ..runs.files import write_page, write_record
 from ..runs.settings import ProductSettings
 from .acceptance import CERTIFICATE, publish_release
 from .certificate import certificate_page, files_table, record_of_release, write_document
-from .plan import VERSION
+from .plan import VERSION, Statement
 from .reports import certificate_links, passed_and_all, provenance, stages_blocks
 from .spent import composed_sentence, dataset_spending, draws_table, stated_sentence
-from .statement import Statement
 
 INDEX = "products.json"
 

@@ -12,16 +12,14 @@ from typing import Any
 
 from ..ledger.accounting import ZCDP, Guarantee
 from ..ledger.caps import caps_of, check_caps, summary
-from ..ledger.charging import missing_cap_warning
-from ..ledger.claims import uncharged_message
+from ..ledger.charging import missing_cap_warning, uncharged_message
 from ..ledger.spending import Spending, SpentDraw, spending_of
 from ..ledger.store import ledger_at, open_ledger, reading
 from ..pages.document import Table
 from ..pages.numbers import format_delta, format_epsilon, format_rho, format_upper_bound
 from ..runs.errors import BudgetRefused
 from ..runs.settings import ProductSettings
-from .plan import Plan, explain_charges
-from .statement import Statement, least_charge
+from .plan import Plan, Statement, explain_charges, least_charge
 
 
 def dataset_spending(

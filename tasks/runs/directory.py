@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from .errors import InputRefused, SpineflowError
 from .files import (
@@ -235,39 +235,23 @@ class RunDirectory:
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
+                stream.seek(0)
+                owner = stream.read().decode("utf-8", "replace").strip() or "another process"
                 raise SpineflowError(
-                    f"{self.root} is in use by {_owner(stream)}; wait for it or choose another "
-                    "run directory."
+                    f"{self.root} is in use by {owner}; wait for it or choose another run "
+                    "directory."
                 ) from None
             except OSError as error:
                 raise SpineflowError(
                     f"The file system of {self.root} has no locks ({error.strerror}); choose a "
                     "run directory on one that has."
                 ) from None
-            _write_owner(stream)
+            since = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+            owner = f"process {os.getpid()} on {socket.gethostname()} since {since}\n"
+            with suppress(OSError):  # The lock is valid even if a full disk prevents this.
+                stream.truncate(0)
+                stream.write(owner.encode())
             yield
-
-
-def _write_owner(lock: BinaryIO) -> None:
-    """Write the owner into a lock file; the lock is valid even if a full disk prevents that."""
-    owner = {
-        "pid": os.getpid(),
-        "host": socket.gethostname(),
-        "since": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
-    }
-    with suppress(OSError):
-        lock.truncate(0)
-        lock.write(json.dumps(owner).encode() + b"\n")
-
-
-def _owner(lock: BinaryIO) -> str:
-    """Description of the process that holds a lock."""
-    try:
-        lock.seek(0)
-        owner = json.loads(lock.read())
-        return f"process {owner['pid']} on {owner['host']} since {owner['since']}"
-    except (OSError, ValueError, KeyError, TypeError):
-        return "another process"
 
 
 def refuse_odd_name(run: RunDirectory) -> None:

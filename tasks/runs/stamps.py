@@ -140,35 +140,25 @@ class RowsForm:
     keeps_types: bool = True
 
 
-@dataclass(frozen=True)
-class WrittenFiles:
-    """The two files of one table, and their number of rows."""
-
-    parquet: Path
-    csv: Path
-    n_rows: int
-
-
 def write_rows(
     stem: Path,
     schema: pa.Schema,
     batches: Iterable[Columns],
     form: RowsForm = RowsForm(),
     **options: Any,
-) -> WrittenFiles:
-    """Write batches as Parquet and as text; see `rows_written`."""
-    n_rows = 0
+) -> Path:
+    """Write batches as Parquet and as text, whose path is returned; see `rows_written`."""
     with rows_written(stem, schema, form, **options) as write:
         for batch in batches:
-            n_rows += write(batch)
-    return WrittenFiles(stem.with_suffix(".parquet"), stem.with_suffix(".csv"), n_rows)
+            write(batch)
+    return stem.with_suffix(".csv")
 
 
 @contextmanager
 def rows_written(
     stem: Path, schema: pa.Schema, form: RowsForm, **options: Any
-) -> Iterator[Callable[[Columns], int]]:
-    """Yield a function that writes a batch of columns as Parquet and as text, and returns its rows.
+) -> Iterator[Callable[[Columns], None]]:
+    """Yield a function that writes a batch of columns as Parquet and as text.
 
     Both files are stamped if the run is not private; the text has a header, and appears last.
     `options` are those of Parquet.
@@ -180,11 +170,10 @@ def rows_written(
         parquet_rows(parquet, schema, form.keeps_types, **options) as writer,
     ):
 
-        def write(batch: Columns) -> int:
+        def write(batch: Columns) -> None:
             rows = pa.RecordBatch.from_arrays([batch[name] for name in schema.names], schema=schema)
             writer.write_batch(rows)
             lines.write_batch(rows)
-            return rows.num_rows
 
         yield write
 
@@ -273,9 +262,9 @@ _ARROW_SCHEMA = b"ARROW:schema"
 """Key under which a Parquet file stores the types of Arrow, where it does."""
 
 
-def concatenate_rows(stem: Path, parts: Sequence[Path]) -> WrittenFiles:
+def concatenate_rows(stem: Path, parts: Sequence[Path]) -> Path:
     """Write the Parquet and the text file `stem` from those of all `parts`, in order, and remove
-    the parts.
+    the parts; returns the path of the text.
 
     Each part has the two files as `stamps.rows_written` writes them, with the same columns. The
     result has the rows, types and stamp of one file. Large row groups stay as they are; see
@@ -285,12 +274,12 @@ def concatenate_rows(stem: Path, parts: Sequence[Path]) -> WrittenFiles:
         replacing(stem.with_suffix(".csv")) as text,
         replacing(stem.with_suffix(".parquet")) as parquet,
     ):
-        n_rows = _concatenate_parquet(parquet, [part.with_suffix(".parquet") for part in parts])
+        _concatenate_parquet(parquet, [part.with_suffix(".parquet") for part in parts])
         _concatenate_text(text, [part.with_suffix(".csv") for part in parts])
     for part in parts:
         for path in (part.with_suffix(".csv"), part.with_suffix(".parquet")):
             path.unlink()
-    return WrittenFiles(stem.with_suffix(".parquet"), stem.with_suffix(".csv"), n_rows)
+    return stem.with_suffix(".csv")
 
 
 def _concatenate_text(path: Path, parts: Sequence[Path]) -> None:
@@ -303,11 +292,10 @@ def _concatenate_text(path: Path, parts: Sequence[Path]) -> None:
                 shutil.copyfileobj(source, sink)
 
 
-def _concatenate_parquet(path: Path, parts: Sequence[Path]) -> int:
-    """Write the rows of all parts, a row group in memory at a time; returns their number."""
+def _concatenate_parquet(path: Path, parts: Sequence[Path]) -> None:
+    """Write the rows of all parts, a row group in memory at a time."""
     schema = pq.read_schema(parts[0])
     keeps_types = _ARROW_SCHEMA in (pq.read_metadata(parts[0]).metadata or {})
-    n_rows = 0
     with pq.ParquetWriter(path, schema, store_schema=keeps_types, **_options(parts)) as sink:
         if schema.metadata and not keeps_types:
             sink.add_key_value_metadata(schema.metadata)
@@ -315,9 +303,7 @@ def _concatenate_parquet(path: Path, parts: Sequence[Path]) -> int:
         for part in map(pq.ParquetFile, parts):
             for number in range(part.num_row_groups):
                 rows.add(part.read_row_group(number))
-            n_rows += part.metadata.num_rows
         rows.write()
-    return n_rows
 
 
 def _options(parts: Sequence[Path]) -> dict[str, Any]:

@@ -9,6 +9,9 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
+import os
+import socket
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +25,7 @@ from prefect.states import Completed
 from .directory import RunDirectory, refuse_altered
 from .errors import SpineflowError, StorageFailed, confined_error
 from .files import digest_of
-from .handles import Artifact, Made, meter_work, reused, stopwatch
+from .handles import Artifact, Made, reused, stopwatch
 from .settings import ProductSettings
 from .settings_files import settings_of_run
 from .stores import StoreSilent
@@ -83,7 +86,7 @@ def artifact_of(run: RunDirectory, made: Made, seconds: float) -> Artifact:
         if path.is_file() and not path.is_relative_to(run.confidential):
             digest = digest_of(path)
         path = str(path.relative_to(run.root))
-    return Artifact(path, digest, seconds, made.reused, tuple(made.facts.items()))
+    return Artifact(path, digest, seconds, made.reused, made.input_digests)
 
 
 def _storage_may_recover(_task: Task, run: TaskRun, state: State) -> bool:
@@ -118,12 +121,16 @@ def step(
 
     def decorate(function: Callable[..., Made]) -> Task:
         def perform(run_root: str, *keys: Any) -> Artifact:
-            with meter_work() as work, stopwatch() as seconds:
+            started, cpu = round(time.time(), 3), time.thread_time()
+            with stopwatch() as seconds:
                 arguments = (*load_run(run_root, model), *keys)
                 path = None if made_at is None else made_at(*arguments)
                 is_made = path is not None and path.exists()
                 made = reused(path or "") if is_made else function(*arguments)
-                return replace(artifact_of(arguments[0], made, seconds()), work=work())
+                artifact = artifact_of(arguments[0], made, seconds())
+            cpu = round(time.thread_time() - cpu, 3)
+            worker = f"{socket.gethostname()}:{os.getpid()}"
+            return replace(artifact, started=started, cpu=cpu, worker=worker)
 
         @functools.wraps(function)
         def run_step(run_root: str, *keys: Any) -> Artifact | State:

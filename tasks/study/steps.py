@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..products.registry import settings_of
+from ..products.product import settings_of
 from ..runs.directory import RunDirectory
 from ..runs.handles import Made, created, once
 from ..runs.steps import step

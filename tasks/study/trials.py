@@ -24,7 +24,7 @@ from typing import Any
 
 import pandas as pd
 
-from ..products.registry import product
+from ..products.product import product
 from ..runs.directory import RunDirectory
 from ..runs.files import write_text
 from ..runs.names import below

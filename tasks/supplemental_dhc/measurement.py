@@ -7,8 +7,7 @@ import math
 from ..ledger.accounting import UNBOUNDED
 from ..products.budget import Cost
 from ..products.measurement import publish_measures
-from ..products.plan import ExactFact, Plan
-from ..products.statement import Statement
+from ..products.plan import ExactFact, Plan, Statement
 from ..runs.directory import RunDirectory
 from .ingest import plan_of as queries_of
 from .ingest import public_areas, read_areas, read_plan, true_counts

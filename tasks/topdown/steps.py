@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..dissemination.formats import write_csvw, write_geoparquet, write_sdmx
 from ..runs.directory import RunDirectory
-from ..runs.handles import Made, created, created_or_reused, once, reused
+from ..runs.handles import Made, created, once, reused
 from ..runs.steps import step
 from .checks.pieces import write_findings
 from .measurement.measure import measure_once, measurement_file
@@ -27,7 +27,7 @@ from .release.tabulations.levels import variable_labels
 from .release.tabulations.run import RunTables, keep_estimates, missing_margins, write_margins
 from .settings import TopdownSettings
 from .spine.build import write_universe_spine
-from .spine.files import BLOCKS, SHARDS, RunUniverse, n_geounits, shard_of, shards_by_geolevel
+from .spine.files import BLOCKS, SHARDS, RunUniverse, shard_of, shards_by_geolevel
 
 
 @step("build spine", TopdownSettings, run_name="spine-{universe}")
@@ -39,10 +39,7 @@ def build_spine(run: RunDirectory, settings: TopdownSettings, universe: str) -> 
 @step("read geography", TopdownSettings, run_name="geography")
 def read_geography_file(run: RunDirectory, settings: TopdownSettings) -> Made:
     """Read the geography file: public."""
-    path = geography_file(run)
-    if path.exists():
-        return reused(path)
-    return created(path, {"blocks": write_public_geography(run, settings)})
+    return once(geography_file(run), write_public_geography, run, settings)
 
 
 @step("read geounits", TopdownSettings, run_name="geounits-{universe}")
@@ -57,13 +54,12 @@ def _spine_once(
     universe: str,
     write: Callable[[RunDirectory, TopdownSettings, str], None],
 ) -> Made:
-    """The spine of a universe, made by `write` if missing, and its sizes."""
+    """The spine of a universe, made by `write` if missing."""
     folder = spine_folder(run, universe)
     is_there = (folder / SHARDS).exists()
     if not is_there:
         write(run, settings, universe)
-    sizes = {level: n_geounits(own) for level, own in shards_by_geolevel(run, universe).items()}
-    return (reused if is_there else created)(folder / BLOCKS, sizes)
+    return Made(folder / BLOCKS, reused=is_there)
 
 
 @step("read invariants", TopdownSettings, run_name="invariants")
@@ -75,9 +71,8 @@ def read_invariants(run: RunDirectory, settings: TopdownSettings) -> Made:
 @step("constrain", TopdownSettings, run_name="constraints-{universe}")
 def constrain(run: RunDirectory, settings: TopdownSettings, universe: str) -> Made:
     """Write the constraints that the declared invariants put on every geounit."""
-    written = constrain_universe(run, settings, universe)
-    folder = run.root / "measurements" / universe
-    return created(folder, {"constraint files": written}) if written else reused(folder)
+    is_new = constrain_universe(run, settings, universe) > 0
+    return Made(run.root / "measurements" / universe, reused=not is_new)
 
 
 @step("read measurements", TopdownSettings, run_name="measurements-{universe}-{geolevel}")
@@ -89,8 +84,8 @@ def read_measurements(
     shards = shards_by_geolevel(run, universe)[geolevel]
     if all(run.dpqueries(universe, geolevel, shard.name).exists() for shard in shards):
         return reused(folder)
-    written = write_level(run, settings, folder_of(settings), universe, geolevel)
-    return created(folder, {"files": written})
+    write_level(run, settings, folder_of(settings), universe, geolevel)
+    return created(folder)
 
 
 def _measured_at(
@@ -136,8 +131,7 @@ def write_microdata(run: RunDirectory, settings: TopdownSettings, universe: str)
     """Turn block estimates into one row a person, housing unit or facility."""
     if (found := _microdata(run, universe)) is not None:
         return reused(found)
-    written = write_universe(RunUniverse(run, settings, universe))
-    return created(written.csv, {"rows": written.n_rows})
+    return created(write_universe(RunUniverse(run, settings, universe)))
 
 
 def _release_of(run: RunDirectory, *_: object) -> Path:
@@ -148,14 +142,14 @@ def _release_of(run: RunDirectory, *_: object) -> Path:
 @step("keep estimates", TopdownSettings, run_name="estimates of margins", made_at=_release_of)
 def keep_margin_estimates(run: RunDirectory, settings: TopdownSettings) -> Made:
     """Compute the unbiased estimates behind the margins, for `write_margin_piece`."""
-    return created_or_reused(run.root / "intervals", is_new=keep_estimates(run, settings))
+    return Made(run.root / "intervals", reused=not keep_estimates(run, settings))
 
 
 @step("write margin piece", TopdownSettings, run_name="margins {number}", made_at=_release_of)
 def write_margin_piece(run: RunDirectory, settings: TopdownSettings, number: int, of: int) -> Made:
     """Write the margins of some tables of a large run, for `write_release_margins`."""
     is_new = write_margins(run, settings, (number, of)) > 0
-    return created_or_reused(run.unchecked_release, is_new=is_new)
+    return Made(run.unchecked_release, reused=not is_new)
 
 
 @step("write margins", TopdownSettings, run_name="margins", made_at=_release_of)
@@ -163,21 +157,21 @@ def write_release_margins(run: RunDirectory, settings: TopdownSettings) -> Made:
     """Write the intervals of all other tables' counts, from the measurements alone."""
     is_new = bool(missing_margins(run, settings))
     write_margins(run, settings)
-    return created_or_reused(run.unchecked_release, is_new=is_new)
+    return Made(run.unchecked_release, reused=not is_new)
 
 
 @step("write formats", TopdownSettings, run_name="formats", made_at=_release_of)
 def write_formats(run: RunDirectory, settings: TopdownSettings) -> Made:
     """Write the tables and their margins in the formats of systems that load them."""
-    release, asked, files = run.unchecked_release, settings.release, list[Path]()
+    release, asked = run.unchecked_release, settings.release
     labels = variable_labels(map(settings.schema_of, settings.run.universes))
     if asked.sdmx is not None:
-        files += write_sdmx(release, asked.sdmx)
+        write_sdmx(release, asked.sdmx)
     if asked.csvw:
-        files.append(write_csvw(release, labels))
+        write_csvw(release, labels)
     if asked.geoparquet and settings.input.geometry is not None:
-        files += write_geoparquet(release, Path(settings.input.geometry), labels)
-    return created(release, {"files": len(files)})
+        write_geoparquet(release, Path(settings.input.geometry), labels)
+    return created(release)
 
 
 @step("write table piece", TopdownSettings, run_name="tables {number}", made_at=_release_of)
@@ -199,7 +193,7 @@ def write_redistricting_tables(run: RunDirectory, settings: TopdownSettings) -> 
     if files and all(path.exists() for path in files):
         return reused(files[-1])
     files = tables.write()
-    return created(files[-1] if files else run.unchecked_release, {"files": len(files)})
+    return created(files[-1] if files else run.unchecked_release)
 
 
 @step("summarise spine", TopdownSettings, run_name="spine-summary-{universe}")
@@ -216,4 +210,4 @@ def summarise_spine(run: RunDirectory, settings: TopdownSettings, universe: str)
 def check_share(run: RunDirectory, settings: TopdownSettings, number: int, of: int) -> Made:
     """Check some pieces of a large run, by code independent of the estimator, for
     `check_release`."""
-    return created_or_reused(run.checks, is_new=write_findings(run, number, of))
+    return Made(run.checks, reused=not write_findings(run, number, of))

@@ -35,8 +35,7 @@ from typing import Any
 from ..ledger.accounting import BOUNDED, UNBOUNDED, Guarantee
 from ..ledger.exact_curve import MOST_COMBINATIONS, PrivacyCurve, count_moves, known_curve
 from ..products.budget import Cost
-from ..products.plan import ExactFact, Plan
-from ..products.statement import Statement
+from ..products.plan import ExactFact, Plan, Statement
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
 from ..runs.settings import Refuse, without_section

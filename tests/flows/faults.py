@@ -44,7 +44,7 @@ from spineflow.flows.running import call_stages, prepare
 from spineflow.flows.stages import Stopped
 from spineflow.tasks.ledger.caps import Caps, set_caps
 from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.products.registry import OF_ONE_INPUT, TOGETHER, product
+from spineflow.tasks.products.product import OF_ONE_INPUT, TOGETHER, product
 from spineflow.tasks.runs.damage import record_files
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import SpineflowError

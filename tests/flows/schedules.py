@@ -24,7 +24,7 @@ from typing import Literal
 from spineflow.flows.running import call_stages, prepare
 from spineflow.tasks.ledger.caps import Caps, set_caps
 from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.products.registry import product
+from spineflow.tasks.products.product import product
 from spineflow.tasks.runs.directory import RunDirectory, identity_of
 
 from tests.flows.forked_commands import Kill, begun

@@ -10,7 +10,7 @@ from spineflow.flows.running import call_stages, prepare
 from spineflow.tasks.detailed_groups.ingest.generate import generate_persons, generate_specification
 from spineflow.tasks.detailed_groups.workload.parameters import read_specification
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
-from spineflow.tasks.products.registry import product
+from spineflow.tasks.products.product import product
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 

@@ -27,7 +27,7 @@ from spineflow.flows.form import SettingsForm
 from spineflow.flows.registry import MODULES, TITLES, entry_point, flow_of
 from spineflow.tasks.ledger.caps import Caps, set_caps
 from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.products.registry import product
+from spineflow.tasks.products.product import product
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 

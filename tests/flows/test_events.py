@@ -15,7 +15,7 @@ from spineflow.flows.cli import main
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.ledger.caps import Caps, set_caps, spent_and_caps
 from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.products.registry import existing_run
+from spineflow.tasks.products.product import existing_run
 from spineflow.tasks.runs.errors import CheckFailed
 
 from tests.flows.in_process import stages_in_process

@@ -10,7 +10,7 @@ import pytest
 from spineflow.flows.cli import main
 from spineflow.flows.demo import GENERATED, write_demo
 from spineflow.flows.running import call_stages, prepare
-from spineflow.tasks.products.registry import product
+from spineflow.tasks.products.product import product
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.ingest.generate import generate_country
 

@@ -9,7 +9,7 @@ from functools import cache
 from itertools import groupby
 
 import pytest
-from spineflow.tasks.products.registry import PRODUCTS as REGISTERED
+from spineflow.tasks.products.product import PRODUCTS as REGISTERED
 
 from tests.conftest import SESSION
 from tests.flows.faults import CUT_SHORT, PRODUCTS, Fault, Office

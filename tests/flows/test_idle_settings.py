@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import tomli_w
 from spineflow.tasks.detailed_groups.ingest.generate import generate_specification
-from spineflow.tasks.products.registry import product as product_named
+from spineflow.tasks.products.product import product as product_named
 from spineflow.tasks.runs.errors import InputRefused
 
 FILES = {

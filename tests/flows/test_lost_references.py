@@ -13,7 +13,7 @@ from spineflow.tasks.detailed_groups.ingest.generate import (
     give_detailed_codes,
 )
 from spineflow.tasks.detailed_groups.workload.parameters import read_specification
-from spineflow.tasks.products.registry import product
+from spineflow.tasks.products.product import product
 from spineflow.tasks.tables.findings import InputCheck
 
 from tests.flows.in_process import judged_once

@@ -13,7 +13,7 @@ import pytest
 from spineflow.flows.cli import main
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.ledger.caps import summary
-from spineflow.tasks.ledger.claims import published_files
+from spineflow.tasks.ledger.charging import published_files
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import sha256_of_file

@@ -21,10 +21,10 @@ from pathlib import Path
 import pytest
 from spineflow.flows.cli import main
 from spineflow.flows.running import call_stages
-from spineflow.tasks.ledger import charging, claims, store
-from spineflow.tasks.ledger.claims import Claim
+from spineflow.tasks.ledger import charging, store
+from spineflow.tasks.ledger.charging import Claim
 from spineflow.tasks.ledger.store import Ledger, LedgerKey, Mark
-from spineflow.tasks.products.registry import OF_ONE_INPUT, product
+from spineflow.tasks.products.product import OF_ONE_INPUT, product
 from spineflow.tasks.runs import damage, steps
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import BudgetRefused
@@ -196,7 +196,7 @@ def test_some_of_the_schedules(office: Office, seed: str) -> None:
 
 
 def draw_in_copies(patched: pytest.MonkeyPatch) -> None:
-    patched.setattr(claims, "_check_directory", lambda *_: None)
+    patched.setattr(charging, "_check_directory", lambda *_: None)
 
 
 def compare_no_digests(patched: pytest.MonkeyPatch) -> None:
@@ -209,15 +209,15 @@ def compare_no_digests(patched: pytest.MonkeyPatch) -> None:
 def draw_again(patched: pytest.MonkeyPatch) -> None:
     """What was published and is gone is drawn anew, and takes its place in the ledger."""
     patched.setattr(charging, "verify_published", lambda *_: {})
-    patched.setattr(claims, "_published_digest", lambda *_: None)
+    patched.setattr(charging, "_published_digest", lambda *_: None)
     record = charging.record_publication
 
-    def recorded_again(ledger: Ledger, claim: Claim, *what: object) -> None:
+    def recorded_again(ledger: Ledger, claim: Claim, digest: str) -> None:
         with store.writing(ledger) as connection:
             connection.execute(
                 "DELETE FROM published WHERE run_id = ? AND name = ?", [claim.run_id, claim.name]
             )
-        record(ledger, claim, *what)
+        record(ledger, claim, digest)
 
     patched.setattr(charging, "record_publication", recorded_again)
 

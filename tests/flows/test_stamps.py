@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from spineflow.flows.cli import main
-from spineflow.tasks.products.registry import OF_ONE_INPUT
+from spineflow.tasks.products.product import OF_ONE_INPUT
 from spineflow.tasks.runs.directory import RunDirectory
 
 from tests.flows.small_runs import settings_files

@@ -25,8 +25,7 @@ from spineflow.flows.stages import stage as open_stage
 from spineflow.tasks.group_sizes import steps as measuring
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
-from spineflow.tasks.products.product import Product
-from spineflow.tasks.products.registry import product
+from spineflow.tasks.products.product import Product, product
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import SpineflowError
 from spineflow.tasks.runs.handles import Made, created

@@ -11,7 +11,7 @@ from spineflow.tasks.group_sizes.ingest.generate import census_like, write_datas
 from spineflow.tasks.group_sizes.ingest.read import public_plan
 from spineflow.tasks.group_sizes.measurement import exact_curve
 from spineflow.tasks.products.privacy_curves import trade_off
-from spineflow.tasks.products.registry import find_product
+from spineflow.tasks.products.product import find_product
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("agg")

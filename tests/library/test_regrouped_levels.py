@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import spineflow
-from spineflow.tasks.products.registry import product
+from spineflow.tasks.products.product import product
 from spineflow.tasks.topdown.ingest.ingest import public_geography
 from spineflow.tasks.topdown.release.spine_summary import spine_distances
 

@@ -23,7 +23,7 @@ from spineflow.tasks.detailed_groups.ingest.generate import (
 from spineflow.tasks.detailed_groups.workload.parameters import read_specification
 from spineflow.tasks.group_sizes import plan as of_groups
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
-from spineflow.tasks.products.registry import product
+from spineflow.tasks.products.product import product
 from spineflow.tasks.runs.directory import LEDGER
 from spineflow.tasks.topdown.ingest.generate import (
     FEWEST_PERSONS,

@@ -18,7 +18,7 @@ from spineflow.tasks.group_sizes.plan import (
     GROUP_SIZES,
     sensitivity,
 )
-from spineflow.tasks.products.registry import product
+from spineflow.tasks.products.product import product
 from spineflow.validation.group_sizes import CHECKS, _largest_change, run_checks
 from spineflow.validation.plan import sha256
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from spineflow.flows.running import call_stages
 from spineflow.flows.trips import tree_to_table
-from spineflow.tasks.products.registry import product
+from spineflow.tasks.products.product import product
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country

@@ -52,8 +52,7 @@ from ...ledger.exact_curve import MOST_COMBINATIONS, PrivacyCurve, count_moves, 
 from ...ledger.loss_laws import ChangedCount
 from ...ledger.plan import UniversePlan
 from ...noise.distributions import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
-from ...products.plan import ExactFact
-from ...products.statement import Statement
+from ...products.plan import ExactFact, Statement
 from ..settings import DetailedGroupsSettings, DetailedHouseholdsSettings
 from .budgets import ONE, LevelBudget, level_budgets
 from .parameters import MechanismParameters, Parameters

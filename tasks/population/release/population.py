@@ -72,8 +72,8 @@ def population_of_pieces(run: RunDirectory, sources: Sources) -> Population:
     return Population(source, close_states(own, read_members(run, own)))
 
 
-def write_population(population: Population, folder: Path) -> list[Path]:
-    """Write both files, and a summary of changes as `population.json`; returns the paths."""
+def write_population(population: Population, folder: Path) -> None:
+    """Write both files, and a summary of changes as `population.json`."""
     source = population.source
     kinds = household_types.unit_kinds()
     number = unit_numbers(source.units.block, source.blocks)
@@ -110,7 +110,6 @@ def write_population(population: Population, folder: Path) -> list[Path]:
     for name, columns in ((UNITS_FILE, units), (PERSONS_FILE, persons)):
         write_parquet(folder / name, pa.table(columns), compression="zstd")
     write_record(folder / SUMMARY_FILE, summary(population))
-    return [folder / name for name in (UNITS_FILE, PERSONS_FILE, SUMMARY_FILE)]
 
 
 def summary(population: Population) -> dict[str, object]:

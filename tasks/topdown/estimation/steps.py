@@ -11,7 +11,6 @@ the TopDown Algorithm was made to avoid this.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -137,12 +136,8 @@ def estimate(
     """Estimate a shard by the estimator in the settings."""
     wait_until_compiled()
     given = _input_of(run, settings, universe, geolevel, shard)
-    records = estimator_of(settings).estimate(given)
-    solved = Counter(f"{record.stage}: {record.solver}" for record in records)
-    return created(
-        run.estimates(universe, geolevel, shard),
-        {**solved, "relaxed": sum(record.relaxed for record in records)},
-    )
+    estimator_of(settings).estimate(given)
+    return created(run.estimates(universe, geolevel, shard))
 
 
 @step(

@@ -40,7 +40,7 @@ from ...ledger.recognition import (
 )
 from ...runs.directory import RunDirectory, code_version
 from ...runs.errors import InputRefused
-from ...runs.handles import Made, created, created_or_reused, reused
+from ...runs.handles import Made, created, reused
 from ...runs.objects import files_of, read_object, write_object
 from ...runs.steps import step
 from ...tables.columns import temporary_files_in
@@ -104,7 +104,7 @@ def read_referred(run: RunDirectory, settings: TopdownSettings) -> Made:
         tables, findings = completed(reading_of(settings), folder)
         if not findings:
             write_object(folder / REFERRED, shares.read_referred(tables))
-    return created_or_reused(run.confidential, is_new=_is_written(folder / REFERRED))
+    return Made(run.confidential, reused=not _is_written(folder / REFERRED))
 
 
 @step("count records", TopdownSettings, run_name="ingest-records-{number}")
@@ -118,7 +118,7 @@ def count_records(run: RunDirectory, settings: TopdownSettings, number: int, of:
     with suppress(UnreadableInput), temporary_files_in(folder):
         referred = shares.read_share(folder / REFERRED)
         write_object(stem, shares.count_share(tables, referred, (number, of)))
-    return created_or_reused(run.confidential, is_new=_is_written(stem))
+    return Made(run.confidential, reused=not _is_written(stem))
 
 
 def _is_written(stem: Path) -> bool:
@@ -212,12 +212,12 @@ def _digests_at(accepted: Accepted, place: tuple[str, int], key: bytes) -> Colum
 def ingest(run: RunDirectory, settings: TopdownSettings) -> Made:
     """Check the tables, and write geography, invariants and confidential block histograms, or what
     other tasks have left to write."""
-    if state_totals_file(run).exists():
+    is_there = state_totals_file(run).exists()
+    if is_there:
         refuse_changed_input(run, settings)
-        return reused(geography_file(run), whole_digests(run))
-    if not _write_identity(run, settings):
+    elif not _write_identity(run, settings):
         ingest_input(run, settings)
-    return created(geography_file(run), whole_digests(run))
+    return Made(geography_file(run), is_there, whole_digests(run))
 
 
 def _write_identity(run: RunDirectory, settings: TopdownSettings) -> bool:

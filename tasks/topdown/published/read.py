@@ -310,11 +310,9 @@ def read_public_geography(settings: TopdownSettings) -> pd.DataFrame:
     return frame
 
 
-def write_public_geography(run: RunDirectory, settings: TopdownSettings) -> int:
-    """Write the geography of a run from the file that the settings name; returns its blocks."""
-    frame = read_public_geography(settings)
-    write_frame(geography_file(run), frame)
-    return len(frame)
+def write_public_geography(run: RunDirectory, settings: TopdownSettings) -> None:
+    """Write the geography of a run from the file that the settings name."""
+    write_frame(geography_file(run), read_public_geography(settings))
 
 
 def write_measured_spine(run: RunDirectory, settings: TopdownSettings, universe: str) -> None:
@@ -382,8 +380,8 @@ def write_level(
     folder: MeasurementFolder,
     universe: str,
     geolevel: str,
-) -> int:
-    """Write the measurement files of all shards of a geolevel; returns their number.
+) -> None:
+    """Write the measurement files of all shards of a geolevel.
 
     Raises InputRefused, naming the file and the geocode, for answers that do not have the number or
     the shape of their query.
@@ -397,7 +395,6 @@ def write_level(
             run.dpqueries(universe, geolevel, shard.name),
             _row_groups(level, shard, answers, budget),
         )
-    return len(shards)
 
 
 def shard_answers(

@@ -43,7 +43,7 @@ from ...census.microdata import codes_of, layout_of
 from ...census.queries import Schema, has_attributes, marginal_query, rows_that_count
 from ...runs.directory import RunDirectory
 from ...runs.names import below
-from ...runs.stamps import RowsForm, WrittenFiles, concatenate_rows, write_rows
+from ...runs.stamps import RowsForm, concatenate_rows, write_rows
 from ...tables.columns import coded_texts
 from ..paths import geography_file, invariants_file
 from ..settings import TopdownSettings
@@ -91,7 +91,7 @@ def _write_rows(
     count: str | None = None,
     n_before: int = 0,
     **options: Any,
-) -> WrittenFiles:
+) -> Path:
     """Write the rows of all parts of the records.
 
     Args:
@@ -125,7 +125,7 @@ def _write_rows(
     return write_rows(stem, pa.schema(kinds), batches(), form, **options)
 
 
-def write_universe(universe: RunUniverse) -> WrittenFiles:
+def write_universe(universe: RunUniverse) -> Path:
     """Write the microdata of a universe next to the other unchecked files: in the layout that the
     census declares, with the attributes that another universe adds to its records, or with labels
     of areas and levels.
@@ -169,7 +169,7 @@ def write_part(universe: RunUniverse, number: int, of: int) -> Path:
     return folder / name
 
 
-def _write_blocks(universe: RunUniverse, folder: Path, number: int | None = None) -> WrittenFiles:
+def _write_blocks(universe: RunUniverse, folder: Path, number: int | None = None) -> Path:
     """Write the microdata of a universe, or of one of its subspines, in the layout that the census
     declares."""
     run, spine, schema = universe.run, universe.spine, universe.schema
@@ -192,7 +192,7 @@ def _write_blocks(universe: RunUniverse, folder: Path, number: int | None = None
     )
 
 
-def _write_labelled(universe: RunUniverse) -> WrittenFiles:
+def _write_labelled(universe: RunUniverse) -> Path:
     """Write the microdata of a universe with labels of areas and levels."""
     run, schema = universe.run, universe.schema
     areas = read_geography(geography_file(run))
@@ -239,7 +239,7 @@ def write_microdata(
     *,
     census: Census = CENSUS,
     n_before: int = 0,
-) -> WrittenFiles:
+) -> Path:
     """Write `mdf_<universe>.parquet` and `.csv`, a row for each record, in the declared layout.
 
     Columns of attributes that the schema lacks are left out. Those of attributes that the universe
@@ -325,7 +325,7 @@ def _write(
     of_cells: Mapping[str, pa.DictionaryArray],
     stem: Path,
     n_before: int = 0,
-) -> WrittenFiles:
+) -> Path:
     """Write the rows of all parts: the declared columns, made of the geocodes of each part's blocks
     or numbering the rows where cells do not determine them, and further columns of cells.
     """
@@ -421,9 +421,7 @@ def _order_counts(counts: sparse.csr_array, row: np.ndarray) -> pd.DataFrame:
     return frame[frame["n"] > 0].sort_values(["area", "row", "cell"], ignore_index=True)
 
 
-def _write_described(
-    universe: RunUniverse, declared: DescribedByDeclaration, held: Held
-) -> WrittenFiles:
+def _write_described(universe: RunUniverse, declared: DescribedByDeclaration, held: Held) -> Path:
     """Write the microdata of a universe with the attributes that another one adds to its records,
     as `write_microdata` does.
     """

@@ -22,8 +22,7 @@ from ...census.exact_answers import AREAS, ExactAnswers, bound_key, exact_answer
 from ...census.influence import Norms, Reach
 from ...census.queries import TOTAL
 from ...ledger.accounting import compose
-from ...products.plan import ExactFact
-from ...products.statement import Statement
+from ...products.plan import ExactFact, Statement
 from ..settings import TopdownSettings
 from .costs import guarantee_of
 

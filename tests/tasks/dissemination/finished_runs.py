@@ -10,8 +10,7 @@ from typing import Any
 from spineflow.tasks.ledger.accounting import ZCDP, Guarantee
 from spineflow.tasks.ledger.plan import Measure, UniversePlan
 from spineflow.tasks.noise.distributions import Noise
-from spineflow.tasks.products.plan import ExactFact, Plan, write_plan
-from spineflow.tasks.products.statement import Statement
+from spineflow.tasks.products.plan import ExactFact, Plan, Statement, write_plan
 from spineflow.tasks.runs.directory import RunDirectory
 
 PERSONS, UNITS = Fraction(293764, 114921), Fraction(11417641, 152349649)

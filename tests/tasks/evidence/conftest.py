@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from spineflow.flows.running import call_stages, prepare
 from spineflow.tasks.evidence.settings import EvidenceSettings
-from spineflow.tasks.products.registry import product
+from spineflow.tasks.products.product import product
 from spineflow.tasks.runs.directory import RunDirectory
 
 from tests.flows.in_process import judged_once

@@ -16,7 +16,7 @@ from spineflow.tasks.group_sizes.measurement import (
     optimize_shares,
     true_vector,
 )
-from spineflow.tasks.ledger.claims import UnchargedNoise
+from spineflow.tasks.ledger.charging import UnchargedNoise
 from spineflow.tasks.noise.distributions import SeededRandom
 from spineflow.tasks.products.measurement import with_noise
 from spineflow.tasks.runs.settings_files import load_settings

@@ -11,7 +11,7 @@ from spineflow.tasks.group_sizes.ingest.generate import census_like
 from spineflow.tasks.group_sizes.ingest.regions import hierarchy_of_rows
 from spineflow.tasks.group_sizes.measurement import true_vector
 from spineflow.tasks.group_sizes.plan import PROVEN, PUBLISHED, Plan
-from spineflow.tasks.ledger.claims import UnchargedNoise
+from spineflow.tasks.ledger.charging import UnchargedNoise
 from spineflow.tasks.noise.distributions import SeededRandom
 from spineflow.tasks.products.measurement import with_noise
 from spineflow.tasks.tables.value_tallies import ValueTally

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from spineflow.tasks.ledger.accounting import Guarantee, epsilon_tight, rho_from_epsilon_tight
 from spineflow.tasks.ledger.caps import Caps, EpsilonCap, caps_of, set_caps, summary
-from spineflow.tasks.ledger.claims import claim, record_publication
+from spineflow.tasks.ledger.charging import claim, record_publication
 from spineflow.tasks.ledger.exact_curve import PrivacyCurve
 from spineflow.tasks.ledger.joining import join
 from spineflow.tasks.ledger.loss_laws import ChangedCount

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 from spineflow.tasks.ledger.accounting import Guarantee
-from spineflow.tasks.ledger.claims import (
-    ChargedNoise,
-    claim,
-    move,
-    record_publication,
-    verify_published,
-)
+from spineflow.tasks.ledger.charging import claim, move, record_publication, verify_published
 from spineflow.tasks.ledger.plan import Measure, UniversePlan
 from spineflow.tasks.ledger.store import Ledger, open_ledger, reading
 from spineflow.tasks.noise.distributions import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, Noise
@@ -92,7 +87,7 @@ def test_a_worker_that_was_taken_for_dead_cannot_record(ledger: Ledger) -> None:
 
 def test_recorded_noise_is_never_drawn_again(ledger: Ledger) -> None:
     record_publication(ledger, claimed(ledger), "aa")
-    again = ChargedNoise(claimed(ledger))
+    again = claimed(ledger)
     with pytest.raises(BudgetRefused, match="never drawn again"):
         again.draw("Block/total", NOISE, 5)
 
@@ -116,7 +111,7 @@ def test_a_draw_needs_its_charge_at_that_moment(ledger: Ledger, tmp_path) -> Non
 )
 def test_only_the_charged_noise_is_drawn(ledger: Ledger, part: str, noise: Noise) -> None:
     """Threat model: noise that was not charged."""
-    draws = ChargedNoise(claimed(ledger))
+    draws = claimed(ledger)
     with pytest.raises(BudgetRefused, match="was not charged for"):
         draws.draw(part, noise, 5)
     assert draws.n_drawn == 0
@@ -125,11 +120,11 @@ def test_only_the_charged_noise_is_drawn(ledger: Ledger, part: str, noise: Noise
 
 def test_more_values_than_charged_are_not_recorded(ledger: Ledger) -> None:
     """Threat model: noise that was not charged."""
-    record_publication(ledger, claimed(ledger), "aa", 4)
+    record_publication(ledger, replace(claimed(ledger), n_drawn=4), "aa")
     second = claimed(ledger, name="measurements/1.parquet")
     with pytest.raises(BudgetRefused, match="charged for 5 noisy values of 'persons' and has dra"):
-        record_publication(ledger, second, "bb", 2)
-    record_publication(ledger, second, "bb", 1)
+        record_publication(ledger, replace(second, n_drawn=2), "bb")
+    record_publication(ledger, replace(second, n_drawn=1), "bb")
 
 
 @pytest.mark.parametrize(("charged", "kept"), [(5, 4), (None, 0)])
@@ -140,7 +135,7 @@ def test_a_number_of_values_that_was_not_charged_is_not_kept(tmp_path, charged, 
     """
     ledger = open_ledger(tmp_path / "ledger.db")
     enter(ledger, draws=[drawn(NOISE, charged)])
-    record_publication(ledger, claimed(ledger), "aa", 4)
+    record_publication(ledger, replace(claimed(ledger), n_drawn=4), "aa")
     with reading(ledger) as connection:
         assert connection.execute("SELECT n_values FROM published").fetchone()[0] == kept
 

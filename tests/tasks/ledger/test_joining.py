@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from spineflow.tasks.ledger import joining, store
 from spineflow.tasks.ledger.caps import Caps, set_caps
-from spineflow.tasks.ledger.claims import claim, record_publication
+from spineflow.tasks.ledger.charging import claim, record_publication
 from spineflow.tasks.ledger.joining import join
 from spineflow.tasks.ledger.plan import Measure
 from spineflow.tasks.ledger.recognition import InputDigest
@@ -44,7 +44,7 @@ def charged(path: Path, dataset: str, run_id: str) -> None:
     done, _ = (
         claim(ledger, run_id=run_id, identity=HERE, name=name, draw="persons") for name in "ab"
     )
-    record_publication(ledger, done, "digest", 3)
+    record_publication(ledger, replace(done, n_drawn=3), "digest")
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_runs_of_the_joined_ledger_go_on_in_the_other(two: tuple[Path, Path]) ->
     assert ledger.key_of_run("run 1") == key
     assert ledger.key_of_run("run 0") == ledger.key() != key
     again = claim(ledger, run_id="run 1", identity=HERE, name="b", draw="persons")
-    record_publication(ledger, again, "digest of b", 3)
+    record_publication(ledger, replace(again, n_drawn=3), "digest of b")
     people = {"persons": InputDigest("under the own key")}
     with pytest.raises(BudgetRefused, match="know"):
         asked = [InputDigest("whole of own 1")]

@@ -22,7 +22,7 @@ from spineflow.tasks.group_sizes.measurement import measure_level
 from spineflow.tasks.group_sizes.plan import UNIVERSE
 from spineflow.tasks.group_sizes.product import GROUP_SIZES
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
-from spineflow.tasks.ledger.claims import ChargedNoise
+from spineflow.tasks.ledger.charging import Claim
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
 
@@ -59,7 +59,7 @@ def measure_and_die(
 ) -> None:
     """Measure a level, and be killed before a call to the system that follows the draw."""
     seen = 0
-    draw = ChargedNoise.draw
+    draw = Claim.draw
 
     def count(_frame: object, event: str, function: object) -> None:
         nonlocal seen
@@ -73,7 +73,7 @@ def measure_and_die(
         sys.setprofile(count)
         return drawn
 
-    ChargedNoise.draw = draw_and_count
+    Claim.draw = draw_and_count
     measure_level(run, settings, level)
     sys.setprofile(None)
     os._exit(0)

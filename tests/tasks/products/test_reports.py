@@ -9,9 +9,8 @@ import pytest
 from spineflow.tasks.ledger.plan import Measure, UniversePlan
 from spineflow.tasks.noise.distributions import DISCRETE_GAUSSIAN
 from spineflow.tasks.pages.document import Block, Document
-from spineflow.tasks.products.plan import Plan
+from spineflow.tasks.products.plan import Plan, Statement
 from spineflow.tasks.products.reports import report_document
-from spineflow.tasks.products.statement import Statement
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings import ProductSettings
 

@@ -19,7 +19,7 @@ from spineflow.tasks.ledger.accounting import (
 from spineflow.tasks.ledger.plan import REPORT_DELTA
 from spineflow.tasks.pages.document import Document, parts_of, to_html, to_markdown
 from spineflow.tasks.pages.numbers import format_delta, format_epsilon, format_upper_bound
-from spineflow.tasks.products.statement import (
+from spineflow.tasks.products.plan import (
     Statement,
     UniversePlan,
     combine_parts,

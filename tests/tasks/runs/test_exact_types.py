@@ -13,7 +13,7 @@ from spineflow.flows import products, replicates
 from spineflow.flows.form import form_of
 from spineflow.flows.registry import MODULES
 from spineflow.tasks.group_sizes.measurement import GroupSizesDesignSettings
-from spineflow.tasks.products.registry import product
+from spineflow.tasks.products.product import product
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings import Section
 from spineflow.tasks.runs.settings_files import load_settings

@@ -3,40 +3,27 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.handles import Artifact, Task, read_tasks, record_task
 from spineflow.tasks.runs.steps import shorten_error
-from spineflow.tasks.runs.work import Task, append, read_tasks
-
-
-def task(name: str = "measure persons Block 00000", **other: object) -> Task:
-    fields = {
-        "name": name,
-        "stage": "persons measure Block",
-        "step": "measure",
-        "wave": 3,
-        "aside": False,
-        "after": ("charge ledger",),
-        "begun": 1.0,
-        "ended": 4.0,
-        "started": 1.5,
-        "seconds": 2.0,
-        "cpu": 1.0,
-        "worker": "host:1",
-        "reused": False,
-        "path": "",
-    }
-    return Task(**{**fields, **other})
 
 
 def test_records_are_read_as_they_were_written(tmp_path: Path) -> None:
-    run = RunDirectory(tmp_path)
+    run, step = RunDirectory(tmp_path), ("persons measure Block", "measure")
     assert read_tasks(run) == {}
-    append(run, task())
-    append(run, task("other"))
-    assert [*read_tasks(run).values()] == [task(), task("other")]
+    made = Artifact("a.parquet", seconds=2.0, started=1.5, cpu=1.0, worker="host:1")
+    record_task(run, *step, ("persons", "Block", 0), made)
+    record_task(run, *step, ("persons", "Block", 0), replace(made, reused=True))
+    record_task(run, *step, ("persons", "Block", 1), Artifact("b.parquet", reused=True))
+    first, second = read_tasks(run).values()
+    names = [f"measure persons Block {number}" for number in range(2)]
+    assert [first.name, second.name] == names and second.ended == second.started > 1.5
+    own = (*step, 1.5, 2.0, 1.0, "host:1", False, "a.parquet")
+    assert first == Task(names[0], *own[:2], first.ended, *own[2:])
 
 
 def test_the_log_has_no_traceback_of_the_programs_own_errors() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from spineflow.flows.running import call_stages, prepare
-from spineflow.tasks.products.registry import product
+from spineflow.tasks.products.product import product
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.trips.settings import TripsSettings
 

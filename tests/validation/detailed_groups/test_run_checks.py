@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from spineflow.tasks.products.registry import product
+from spineflow.tasks.products.product import product
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import CheckFailed
 from spineflow.tasks.runs.settings_files import frozen_settings

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from spineflow.flows.demo import DEMOS
 from spineflow.tasks.census.queries import Schema
-from spineflow.tasks.products.registry import product
+from spineflow.tasks.products.product import product
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import CheckFailed
 from spineflow.tasks.runs.settings_files import frozen_settings

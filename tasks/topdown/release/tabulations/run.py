@@ -34,7 +34,7 @@ from ....census.invariants import read_geography
 from ....census.queries import Schema
 from ....runs.directory import RunDirectory
 from ....runs.files import write_text
-from ....runs.stamps import WrittenFiles, concatenate_rows, write_rows
+from ....runs.stamps import concatenate_rows, write_rows
 from ...intervals.areas import BlockAreas
 from ...intervals.intervals import CellAnswers, PublishedCells
 from ...intervals.run_posterior import (
@@ -75,7 +75,7 @@ def write_table_margins(
     geography: pd.DataFrame,
     directory: Path,
     level: SummaryLevelDeclaration,
-) -> WrittenFiles:
+) -> Path:
     """Write the margins of the redistricting tables of a summary level below `directory`.
 
     `cells` has the variables by the schema of each universe, in the order of the tables.
@@ -129,7 +129,7 @@ def write_declared_margins(
     found: RunPosterior,
     areas: pd.DataFrame,
     directory: Path,
-) -> WrittenFiles:
+) -> Path:
     """Write the margins of one declared table, from the posterior of its universe."""
     asked, declared = TableAnswers.of(settings, table), settings.compiled_census.geography
     kinds = asked.kinds | {LOWER: pa.int64(), UPPER: pa.int64()}

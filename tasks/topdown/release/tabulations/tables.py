@@ -47,7 +47,7 @@ from ....census.microdata import layout_of
 from ....census.queries import Schema, incidence, label_parts, marginal_query
 from ....runs.directory import RunDirectory
 from ....runs.names import below
-from ....runs.stamps import GroupedRows, RowsForm, WrittenFiles, rows_written, write_rows
+from ....runs.stamps import GroupedRows, RowsForm, rows_written, write_rows
 from ....tables.columns import coded_texts
 from ...paths import geography_file
 from ...settings import TopdownSettings
@@ -76,7 +76,7 @@ def write_declared_table(
     counts: sparse.csr_array,
     areas: pd.DataFrame,
     directory: Path,
-) -> WrittenFiles:
+) -> Path:
     """Write one declared table, from counts `(n_areas, n_cells)` of its universe; see the module's
     docstring. Areas without a code in a further column belong to none of its entities.
     """

@@ -24,7 +24,7 @@ from spineflow.tasks.detailed_groups.workload.tabulations import (
     N_FINEST,
     NOT_MEASURED,
 )
-from spineflow.tasks.ledger.claims import UnchargedNoise
+from spineflow.tasks.ledger.charging import UnchargedNoise
 from spineflow.tasks.noise.distributions import SeededRandom
 
 CODES = ("1000", "1001", "1002", "1003", "9000", "9001")

@@ -18,7 +18,7 @@ from spineflow.tasks.detailed_groups.measurement import (
 from spineflow.tasks.detailed_groups.workload.budgets import LevelBudget, LevelNoise, level_noise
 from spineflow.tasks.detailed_groups.workload.parameters import NEVER
 from spineflow.tasks.detailed_groups.workload.tabulations import N_CELLS, SEX_BY_AGE, cells_of_table
-from spineflow.tasks.ledger.claims import UnchargedNoise
+from spineflow.tasks.ledger.charging import UnchargedNoise
 from spineflow.tasks.noise.distributions import SeededRandom
 
 STABILITY = 9

@@ -11,7 +11,7 @@ from spineflow.tasks.detailed_groups.ingest.generate import generate_specificati
 from spineflow.tasks.detailed_groups.ingest.ingest import parameters_of
 from spineflow.tasks.detailed_groups.settings import DetailedHouseholdsSettings
 from spineflow.tasks.detailed_groups.workload.guarantee import statement_of, tabulation_plan
-from spineflow.tasks.products.statement import combine_parts, least_charge
+from spineflow.tasks.products.plan import combine_parts, least_charge
 
 
 def settings_of(folder: Path, **mechanism: object) -> DetailedHouseholdsSettings:

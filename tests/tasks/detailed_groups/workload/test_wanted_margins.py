@@ -20,7 +20,7 @@ from spineflow.tasks.detailed_groups.workload.budgets import (
 )
 from spineflow.tasks.detailed_groups.workload.parameters import read_parameters, read_specification
 from spineflow.tasks.noise.quantiles import margin
-from spineflow.tasks.products.registry import find_product, product
+from spineflow.tasks.products.product import find_product, product
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import dump_settings, frozen_settings, load_settings
 

@@ -13,7 +13,7 @@ from spineflow.tasks.group_sizes.plan import (
     CUMULATIVE_GROUP_SIZES,
     GROUP_SIZES,
 )
-from spineflow.tasks.ledger.claims import UnchargedNoise
+from spineflow.tasks.ledger.charging import UnchargedNoise
 from spineflow.tasks.noise.distributions import DISCRETE_LAPLACE, Noise, SeededRandom
 from spineflow.tasks.products.measurement import with_noise
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from spineflow.flows.running import call_stages, prepare
 from spineflow.tasks.products.comparison import read_errors
-from spineflow.tasks.products.registry import product
+from spineflow.tasks.products.product import product
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 from spineflow.tasks.topdown.ingest.generate_households import synthesize_households

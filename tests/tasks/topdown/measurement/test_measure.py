@@ -11,7 +11,7 @@ from scipy import sparse, stats
 from spineflow.tasks.answers.noisy import read_measurements, write_measurements
 from spineflow.tasks.census.cef_2020 import PERSONS
 from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.ledger.claims import UnchargedNoise
+from spineflow.tasks.ledger.charging import UnchargedNoise
 from spineflow.tasks.noise.distributions import SeededRandom, SystemRandom, noise_variance
 from spineflow.tasks.topdown.measurement.measure import (
     ConfidentialShard,

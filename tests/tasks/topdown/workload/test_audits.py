@@ -20,7 +20,7 @@ from scipy import sparse
 from scipy.stats import beta
 from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX
 from spineflow.tasks.census.queries import Schema, marginal_query
-from spineflow.tasks.ledger.claims import UnchargedNoise
+from spineflow.tasks.ledger.charging import UnchargedNoise
 from spineflow.tasks.noise.distributions import (
     DISCRETE_GAUSSIAN,
     DISCRETE_LAPLACE,

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from spineflow.tasks.ledger.claims import UnchargedNoise
+from spineflow.tasks.ledger.charging import UnchargedNoise
 from spineflow.tasks.ledger.plan import Measure
 from spineflow.tasks.noise.distributions import DISCRETE_LAPLACE, Noise, SeededRandom
 from spineflow.tasks.trips.estimation.projection import integer_projection
