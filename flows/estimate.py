@@ -21,7 +21,7 @@ from ..tasks.topdown.steps import (
     read_invariants,
     read_measurements,
 )
-from .entry import flow_of_product
+from .running import flow_of_product
 from .stages import Future, finish, stage
 from .topdown_stages import TopdownStages
 

@@ -30,7 +30,7 @@ from ..tasks.topdown.product import TOPDOWN
 from ..tasks.topdown.settings import TopdownSettings, universe_waves
 from ..tasks.topdown.spine.files import shards_by_geolevel
 from ..tasks.topdown.steps import build_spine, constrain, measure
-from .entry import CHARGED_FIRST, flow_of_product
+from .running import CHARGED_FIRST, flow_of_product
 from .stages import Future, charge, finish, stage
 from .topdown_stages import TopdownStages
 
