@@ -23,7 +23,7 @@ from ..tasks.topdown.steps import (
 )
 from .running import flow_of_product
 from .stages import Future, finish, stage
-from .topdown_stages import TopdownStages
+from .topdown import TopdownStages
 
 
 def stages(run: RunDirectory, settings: TopdownSettings) -> None:

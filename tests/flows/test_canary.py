@@ -47,7 +47,7 @@ CANARIES = (*BROKEN.values(), MAFID, "canary115", "canary63", "73197319", "73,19
 FAILING_ONCE = """
 import importlib, json, sys, traceback
 import prefect
-from spineflow.flows import running, stages, topdown_stages
+from spineflow.flows import running, stages, topdown
 from spineflow.flows.cli import main
 from spineflow.tasks.runs import steps as frame
 from spineflow.tasks.topdown.checks import pieces
@@ -56,7 +56,7 @@ from spineflow.tasks.topdown.spine import files
 
 name, sound, broken, root, quoted = sys.argv[1:]
 own = importlib.import_module(f"spineflow.flows.{name.replace('-', '_')}")
-modules = [stages, own, *([topdown_stages] if name == "topdown" else [])]
+modules = [stages, own]
 run = ("run", name, sound, "--run-dir", root)
 named = [value for module in modules for value in vars(module).values()]
 named += [step for table in named if isinstance(table, dict) for step in table.values()]
@@ -98,7 +98,7 @@ outcomes["input"] = ended("run", name, broken, "--run-dir", f"{root}-broken")
 # As of a nation: input read, and results checked and compared, in pieces.
 pieces.BLOCKS_PER_PIECE, pieces.MOST_PIECES, files.BLOCKS_PER_TASK = 16, 2, 16
 steps.AREAS_PER_SHARE, steps.MOST_SHARES = 1, 2
-topdown_stages.universes_in_pieces = lambda run, settings: dict.fromkeys(settings.run.universes, 1)
+topdown.universes_in_pieces = lambda run, settings: dict.fromkeys(settings.run.universes, 1)
 frame.load_run, running.show_outcome = load_run, failing_flow
 stages.Stages._future_of = failed_before
 outcomes["flow"] = ended(*run)
