@@ -28,5 +28,5 @@ from ..tasks.tables.layouts import TableLayout
 from ..tasks.tables.readers import Selection, read_batches
 from ..tasks.tables.sources import InputFile
 from ..validation.outcome import Failures, Outcome
-from .entry import flow_of_product
+from .running import flow_of_product
 from .stages import charge, release, stage

@@ -1,4 +1,20 @@
-"""The `spineflow` command."""
+"""Release census-like data under differential privacy.
+
+flows: topdown, microdata and redistricting tables; estimate, these from published noisy
+measurements alone; detailed-groups, tables for detailed race and ethnicity groups;
+detailed-households, households by type and tenure for the same groups; group-sizes, households of
+every size by region; supplemental-dhc, people joined with their households; trips,
+origin/destination tables and other trees; products, several of these on one dataset;
+tune, budgets tried on public data; evidence, other protection methods and attacks compared with
+these on public data.
+
+exit codes: 0 done; 1 unforeseen error; 2 settings or input refused; 3 privacy-loss cap reached
+or ledger unusable; 4 an optimisation failed; 5 a check of the result failed, release withheld.
+
+first steps: 'spineflow demo' runs everything on a generated county; then copy the settings file
+it prints, point it at your own tables, make a ledger with caps ('spineflow ledger init --cap 3'),
+and use 'spineflow check' and 'spineflow run'.
+"""
 
 from __future__ import annotations
 
@@ -47,28 +63,9 @@ from .topdown_commands import explore, intervals, measurements, show_spine, writ
 if TYPE_CHECKING:
     from .servers import Server
 
-HELP = """\
-Release census-like data under differential privacy.
-
-flows: topdown, microdata and redistricting tables; estimate, these from published noisy
-measurements alone; detailed-groups, tables for detailed race and ethnicity groups;
-detailed-households, households by type and tenure for the same groups; group-sizes, households of
-every size by region; supplemental-dhc, people joined with their households; trips,
-origin/destination tables and other trees; products, several of these on one dataset;
-tune, budgets tried on public data; evidence, other protection methods and attacks compared with
-these on public data.
-
-exit codes: 0 done; 1 unforeseen error; 2 settings or input refused; 3 privacy-loss cap reached
-or ledger unusable; 4 an optimisation failed; 5 a check of the result failed, release withheld.
-
-first steps: 'spineflow demo' runs everything on a generated county; then copy the settings file
-it prints, point it at your own tables, make a ledger with caps ('spineflow ledger init --cap 3'),
-and use 'spineflow check' and 'spineflow run'.
-"""
-
 app = App(
     name="spineflow",
-    help=HELP,
+    help=__doc__,
     help_format="markdown",
     result_action="return_value",
     version=lambda: f"spineflow {version('spineflow')}",

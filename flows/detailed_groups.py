@@ -24,7 +24,7 @@ from ..tasks.detailed_groups.steps import (
     write_tables,
 )
 from ..tasks.runs.directory import RunDirectory
-from .entry import CHARGED_FIRST, flow_of_product
+from .running import CHARGED_FIRST, flow_of_product
 from .stages import Future, charge, finish, release, stage
 
 

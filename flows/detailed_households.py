@@ -15,7 +15,7 @@ from ..tasks.detailed_groups.settings import DetailedHouseholdsSettings
 from ..tasks.detailed_groups.steps import measure_tables, write_tables
 from ..tasks.runs.directory import RunDirectory
 from .detailed_groups import count_and_charge
-from .entry import CHARGED_FIRST, flow_of_product
+from .running import CHARGED_FIRST, flow_of_product
 from .stages import release, stage
 
 

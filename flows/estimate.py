@@ -21,9 +21,9 @@ from ..tasks.topdown.steps import (
     read_invariants,
     read_measurements,
 )
-from .entry import flow_of_product
+from .running import flow_of_product
 from .stages import Future, finish, stage
-from .topdown_stages import TopdownStages
+from .topdown import TopdownStages
 
 
 def stages(run: RunDirectory, settings: TopdownSettings) -> None:

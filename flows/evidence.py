@@ -29,7 +29,7 @@ from ..tasks.runs.settings import ProductSettings
 from ..tasks.topdown.settings import TopdownSettings
 from ..tasks.topdown.trials import CENSUS
 from ..tasks.topdown.workload.sections import CensusTables
-from .entry import flow_of_product
+from .running import flow_of_product
 from .stages import finish, stage
 
 

@@ -12,7 +12,7 @@ from ..tasks.group_sizes.product import GROUP_SIZES
 from ..tasks.group_sizes.settings import GroupSizesSettings
 from ..tasks.group_sizes.steps import estimate, ingest, measure, tabulate
 from ..tasks.runs.directory import RunDirectory
-from .entry import CHARGED_FIRST, flow_of_product
+from .running import CHARGED_FIRST, flow_of_product
 from .stages import charge, finish, release, stage
 
 

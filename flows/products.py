@@ -71,8 +71,7 @@ from ..tasks.runs.steps import step
 from ..tasks.topdown.settings import TopdownSettings
 from ..validation.population import check_population
 from .console import check_input
-from .entry import flow_of_product
-from .running import prepare, run_stages
+from .running import flow_of_product, prepare, run_stages
 from .stages import finish, stage
 
 SHARED = ("input", "privacy", "release", "run")

@@ -1,17 +1,20 @@
-"""Common parts of the flows of all products: prepare a run, lock it, and run its stages."""
+"""Common parts of the flows of all products: prepare a run, lock it, run its stages.
 
-from __future__ import annotations
+The flow of a product is that of a settings file, a form, or a run that was begun.
+"""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from functools import cache, partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, Any, TypeVar
 
-from prefect import tags
+from prefect import Flow, tags
 from prefect.context import TagsContext
 from prefect.runtime import flow_run
 from prefect.states import Cancelled
+from pydantic import Field
 
 from ..tasks.ledger.charging import warnings_of as warnings_of_ledger
 from ..tasks.ledger.identity import refuse_changed_input
@@ -44,17 +47,21 @@ from ..tasks.runs.settings_files import dump_settings, frozen_settings, settings
 from .endings import (
     NO_ANSWER,
     RunCancelled,
+    add_tags,
     emit_failed_check,
+    emit_near_cap,
     emit_published,
     explain_error,
     mark_ended,
     was_cancelled,
     watched,
 )
+from .form import SettingsForm, form_of, text
+from .kernels import compile_in_background
 from .logs import LOGGER, set_resume_hint
 from .registry import DECIDED_ON_THE_WAY, flow_of, stages_of
-from .results import begin_run, run_id, show_failed_rules
-from .runners import chosen_runner
+from .results import begin_run, run_id, show_failed_rules, show_notes, show_outcome
+from .runners import chosen_runner, task_runner
 from .servers import server_for_runs
 from .stages import Body, Stages, stage
 
@@ -210,11 +217,6 @@ def override_runner(run: RunDirectory, settings: ProductSettings) -> Iterator[No
         _PREPARED.reset(before)
 
 
-def is_in_force(root: Path) -> bool:
-    """Whether the run of a folder was prepared by the caller of its flow."""
-    return (_PREPARED.get() or (None,))[0] == root
-
-
 @contextmanager
 def enter_run(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDirectory, Settings]]:
     """Lock a prepared run while a flow runs its stages; raises as `lock_run`."""
@@ -344,3 +346,122 @@ def _record_end(run: RunDirectory, status: str, reason: SpineflowError | None = 
     with suppress(OSError):
         if run.read_manifest()["status"] != "complete":
             run.update_manifest(status=status, reason="" if reason is None else str(reason))
+
+
+CHARGED_FIRST = (
+    "Every draw of noise is charged to the dataset's ledger first; the release appears once every "
+    "check has passed."
+)
+
+FullPath = text("^(/.*)?$")
+"""A full path, or nothing: a server does not know the working directory of a worker."""
+
+
+def titled_parameter(title: str) -> Any:
+    """The title of a parameter in the UI's form, where Prefect has the parameter's name."""
+    return Field(json_schema_extra={"title": title})
+
+
+def flow_of_product(product: Product, stages: Body, description: str) -> Flow[..., str]:
+    """The flow of a product: settings in a file, a form or both, or a prepared run, to a release.
+
+    The UI asks for the fields of the product's form and the arguments below, and shows
+    `description`; `stages` submits the tasks.
+    """
+    kind = form_of(product.settings.chosen_by({}))
+    empty = kind()
+
+    def run(
+        settings_file: Annotated[FullPath, titled_parameter("Settings file")] = "",  # type: ignore[valid-type]
+        run_directory: Annotated[FullPath, titled_parameter("Run directory")] = "",  # type: ignore[valid-type]
+        overrides: Annotated[tuple[str, ...], titled_parameter("Overrides")] = (),
+        settings: Annotated[kind, titled_parameter("Settings")] = empty,  # type: ignore[valid-type]
+    ) -> str:
+        """Run a settings file on this machine.
+
+        Args:
+            settings_file: Full path of the TOML settings, as the worker sees it; without it, all
+                settings are those below.
+            run_directory: Full path of the folder of the run; a started run with the same settings
+                is continued. By default it is named after the dataset and the settings, in runs/
+                next to the settings file or, without one, next to the ledger; required without
+                both.
+            overrides: Settings that win over the file and the form, each written as
+                section.key=value.
+            settings: Settings that win over the file; empty ones leave the file, its preset
+                or the default in effect.
+        """
+        form: SettingsForm = settings
+        given = [*form.overrides(), *overrides]
+        root = Path(run_directory).resolve()
+        if (_PREPARED.get() or (None,))[0] == root:  # By the caller of this flow.
+            return _submit(product, stages, root)
+        return _prepare_and_submit(product, stages, settings_file, run_directory, given)
+
+    return Flow(
+        run,
+        name=product.name,
+        description=description,
+        flow_run_name=_run_name,
+        persist_result=False,
+    )
+
+
+def _prepare_and_submit(
+    product: Product, stages: Body, settings_file: str, run_directory: str, given: Sequence[str]
+) -> str:
+    """Start or continue the run of settings, or of a folder, and submit its stages.
+
+    Without a run directory the run is in `default_run_directory`, with the ledger in the
+    place of a missing settings file.
+    """
+    started = RunDirectory(Path(run_directory or "."))
+    if run_directory and not settings_file and not given and started.manifest.exists():
+        settings = settings_of_run(product.settings, started)
+    else:
+        settings = product.load(settings_file or None, given)
+    folder = run_directory or default_run_directory(
+        settings, settings_file or settings.privacy.ledger
+    )
+    run = prepare(settings, folder)
+    add_tags(tags_of(settings))
+    with server_for_runs(), override_runner(run, settings):
+        return _submit(product, stages, run.root)
+
+
+def _submit(product: Product, stages: Body, root: Path) -> str:
+    """Submit the stages of a prepared run to the task runner that its settings choose, show the
+    results, and return the release's folder."""
+    compile_in_background(product.name)
+    with enter_run(str(root), product.settings) as (run, settings):
+        # Computed at the first use, before noise is drawn.
+        notes = cache(partial(product.words.notes, run, settings))
+        warned = warned_of_charge(run, settings, notes)
+
+        def told(stage: str) -> None:
+            warned(stage)
+            if stage == LEDGER:
+                about = "Spending without gain"
+                show_notes(notes(), key="redundant-spending", description=about)
+                emit_near_cap(run, settings)
+
+        with task_runner(settings.run) as runner:
+            Stages(run, settings, runner, ended=told).run(stages)
+            show_outcome(run, settings)
+            if settings.published_to is not None:
+                Stages(run, settings, runner).run(publish)
+    return str(run.release)
+
+
+def _run_name() -> str:
+    """Name of a flow run: the flow, and the settings file, the dataset of a form or the folder.
+
+    The folder of a product in a run of several has the product's name; its parent is used instead.
+    """
+    file, form, root = (
+        flow_run.parameters.get(name) for name in ("settings_file", "settings", "run_directory")
+    )
+    own = form.get("dataset") if isinstance(form, Mapping) else getattr(form, "dataset", None)
+    folder = Path(root or "form")
+    named = folder.parent if folder.name == flow_run.flow_name else folder
+    return f"{flow_run.flow_name}-{Path(file).stem if file else own or named.name}"

@@ -11,7 +11,7 @@ from ..tasks.runs.directory import RunDirectory
 from ..tasks.supplemental_dhc.product import SUPPLEMENTAL
 from ..tasks.supplemental_dhc.settings import SupplementalDhcSettings
 from ..tasks.supplemental_dhc.steps import estimate, ingest, measure, tabulate
-from .entry import CHARGED_FIRST, flow_of_product
+from .running import CHARGED_FIRST, flow_of_product
 from .stages import charge, release, stage
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -27,20 +28,8 @@ AREAS = Group("Areas", validator=MutuallyExclusive())
 FARTHEST = 5
 """Entities of every category that are printed."""
 
-SETTINGS = """\
-# Made from a published release: fictional records that tabulate to its block counts.
-preset = "pl94_2020_us"
-
-[input]
-persons = "persons.parquet"
-units = "units.parquet"
-geography = "grfc.txt"
-confidential = false
-
-[privacy]
-dataset = "published"
-ledger = "ledger.db"
-"""
+PUBLISHED = Path(__file__).parent / "demos" / "published.toml"
+"""Settings for the input tables that are made from a published release."""
 
 
 def _topdown_run(folder: Path, what: str) -> tuple[RunDirectory, TopdownSettings]:
@@ -232,7 +221,7 @@ def write_published_input(release: Path, folder: Path, /) -> None:
     tables = write_input_tables(blocks, folder)
     settings = folder / "settings.toml"
     if not settings.exists():
-        settings.write_text(SETTINGS, encoding="utf-8")
+        shutil.copyfile(PUBLISHED, settings)
     if tables.n_units_occupied:
         print(f"housing units made occupied for households: {tables.n_units_occupied}")
     if tables.n_minors_moved:

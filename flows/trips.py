@@ -17,7 +17,7 @@ from ..tasks.trips.plan import level_folder, read_plan
 from ..tasks.trips.product import TRIPS
 from ..tasks.trips.settings import FULL_INFORMATION, TripsSettings
 from ..tasks.trips.steps import combine, estimate, ingest, measure, write_table
-from .entry import CHARGED_FIRST, flow_of_product
+from .running import CHARGED_FIRST, flow_of_product
 from .stages import Future, charge, finish, release, stage
 
 

@@ -43,8 +43,8 @@ from ..tasks.study.search import (
 from ..tasks.study.settings import TuneSettings
 from ..tasks.study.steps import prepare, read_tuning_data, replicate
 from ..tasks.study.trials import Losses, values_of
-from .entry import flow_of_product
 from .replicates import AnyTuneSettings
+from .running import flow_of_product
 from .stages import finish, stage
 
 

@@ -1,7 +1,7 @@
 """A page to look at a release: one HTML file that needs no network, with tables, map and margins.
 
 A reader chooses a table and a level, searches and sorts areas, compares two of them, and downloads
-the selection. Vega-Lite draws it, with its scripts inlined by Altair.
+the selection. Vega-Lite draws it, with its scripts inlined.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +29,6 @@ MOST_BYTES = 15 << 20
 TOLERANCE = 1 / 1000
 """Tolerance of simplified boundaries, relative to the extent of a map."""
 
-PER_DEVIATION = 2 * 1.6449
-"""Width of a margin of 90 % in standard deviations."""
-
 
 def write_explorer(
     release: Path,
@@ -42,8 +38,8 @@ def write_explorer(
     guarantee: str,
     labels: Mapping[str, str] | None = None,
     geometry: Path | None = None,
-) -> tuple[str, ...]:
-    """Write the page of a release.
+) -> None:
+    """Write the page of a release, which names the levels that have too many areas for it.
 
     Args:
         release: The folder of the release, with its `tables`.
@@ -51,9 +47,6 @@ def write_explorer(
         title: Title of the release. guarantee: Its guarantee, in a sentence.
         labels: Descriptions of variables, by name.
         geometry: Boundaries of areas, as a file or a folder of them; None for no map.
-
-    Returns:
-        The levels that the page leaves out, since they have too many areas.
 
     Raises:
         InputRefused: The release has no tables of areas.
@@ -66,11 +59,7 @@ def write_explorer(
     kept = [level for level in found if len(level.codes) <= MOST_AREAS]
     drawn = {} if geometry is None else _boundaries(geometry, kept)
     while True:
-        content = {
-            "levels": [vars(level) for level in kept],
-            "boundaries": drawn,
-            "perDeviation": PER_DEVIATION,
-        }
+        content = {"levels": [vars(level) for level in kept], "boundaries": drawn}
         page = render_page(
             "dissemination/templates/explorer.html.j2",
             title=title,
@@ -78,7 +67,6 @@ def write_explorer(
             stamp=tables[0].stamp,
             none=NONE,
             script=_vega(),
-            charts=_charts(),
             # A closing tag in a name must not end the script.
             content=json.dumps(content, ensure_ascii=False).replace("</", "<\\/"),
             left_out=sorted({level.level for level in found if level not in kept}),
@@ -87,7 +75,6 @@ def write_explorer(
             break
         kept.pop()
     write_text(path, page)
-    return tuple(sorted({level.level for level in found if level not in kept}))
 
 
 def _vega() -> str:
@@ -97,59 +84,24 @@ def _vega() -> str:
     return script.replace("</script", "<\\/script")
 
 
-def _charts() -> str:
-    """Specifications of the bars and of the map, whose rows the page gives them."""
-    import altair as alt
-
-    rows = alt.NamedData("rows")
-    # Layers agree on an order given by a field.
-    order = alt.EncodingSortField("place", op="min")
-    area = alt.Y("name:N", sort=order, title=None, axis=alt.Axis(labelLimit=200))
-    bars = (
-        alt.Chart(rows).mark_point(filled=True, size=50).encode(x="count:Q", y=area)
-        + alt.Chart(rows).mark_rule(strokeWidth=2).encode(
-            x=alt.X("lower:Q", title="count and margin of 90 %"), x2="upper:Q", y=area
-        )
-    ).properties(width="container")  # fmt: skip
-    shapes = alt.Chart(alt.NamedData("rows", format=alt.DataFormat(type="json")))
-    colour = alt.Color("properties.count:Q", title="count", scale=alt.Scale(scheme="blues"))
-    shown = [alt.Tooltip(f"properties.{name}:N", title=name) for name in ("name", "count")]
-    drawn = (
-        shapes.mark_geoshape(stroke="#888", strokeWidth=0.4)
-        .encode(color=colour, tooltip=shown)
-        .project("identity", reflectY=True)
-        .properties(width="container", height=420)
-    )
-    return json.dumps({"bars": bars.to_dict(validate=True), "map": drawn.to_dict(validate=True)})
-
-
 def _boundaries(geometry: Path, levels: Sequence[LevelCounts]) -> dict[str, dict[str, Any]]:
-    """Simplified shapes by level and code, as coordinates of GeoJSON."""
+    """Simplified shapes by level and code, as coordinates of GeoJSON; of polygons alone."""
+    from shapely import get_coordinates, get_parts, get_rings
+
     found: dict[str, dict[str, Any]] = {}
     for layer in read_shapes(geometry, codes_by_level(levels)):
-        rings = {code: [*chain(*map(rings_of, own))] for code, own in layer.shapes.items()}
-        points = np.concatenate([ring for own in rings.values() for ring in own])
+        rings = {code: get_rings(get_parts(own)) for code, own in layer.shapes.items()}
+        points = get_coordinates(np.concatenate([*rings.values()]))
         step = float(np.ptp(points, axis=0).max()) * TOLERANCE
         # Degrees of longitude are shorter than degrees of latitude.
         in_degrees = layer.crs is None or layer.crs.is_geographic
         narrow = math.cos(math.radians(points[:, 1].mean())) if in_degrees else 1.0
         found[layer.level] = {
-            code: [_simplify_ring(ring, step, narrow) for ring in own]
+            code: [_simplify_ring(get_coordinates(ring), step, narrow) for ring in own]
             for code, own in rings.items()
-            if own
+            if len(own)
         }
     return found
-
-
-def rings_of(shape: Any) -> list[np.ndarray]:
-    """Outer and inner rings (n, 2) of a polygon or of several; other shapes have none."""
-    polygons = getattr(shape, "geoms", [shape])
-    return [
-        np.asarray(ring.coords, dtype=float)[:, :2]
-        for polygon in polygons
-        if polygon.geom_type == "Polygon"
-        for ring in (polygon.exterior, *polygon.interiors)
-    ]
 
 
 def _simplify_ring(ring: np.ndarray, step: float, narrow: float) -> list[list[float]]:

@@ -16,14 +16,13 @@ from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
 from importlib.metadata import version
-from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
 from pydantic import ConfigDict, Field, ValidationError
 
-from ..pages.document import Document, Section, render_template, to_markdown
+from ..pages.document import Document, document_of, render_template, to_markdown
 from ..pages.numbers import format_delta
 from ..products.acceptance import CERTIFICATE
 from ..products.plan import combine_parts, read_plan
@@ -268,9 +267,6 @@ def _slug(text: str) -> str:
     return "-".join(re.findall(r"[a-z0-9]+", text.lower()))
 
 
-OPEN = "Open, to be answered by the office"
-
-
 def self_assessment(released: Mapping[str, Any], office: Office) -> Document:
     """The hazards as questions: answered from the run, by the office, or left open by name.
 
@@ -288,35 +284,14 @@ def self_assessment(released: Mapping[str, Any], office: Office) -> Document:
     for key in office.assessment:
         if key not in hazards:
             raise InputRefused(f"assessment.{key} is no hazard{did_you_mean(key, hazards)}.")
-    sections = [
-        Section(layer, tuple(_question_paragraph(key, own, office) for key, own in listed))
-        for layer, listed in groupby(hazards.items(), lambda item: item[1]["layer"])
-    ]
-    left = open_hazards(office)
-    begins = (
-        f"{len(hazards)} hazards of NIST SP 800-226, each as a question, for the release of "
-        f"{released['plan'].dataset} by the run {released['certificate']['run']['run_id']}. The "
-        "run answers from its plan and its certificate.",
-        f"{len(left)} questions are open: {', '.join(left)}." if left else "No question is open.",
-    )
-    return Document("Self-assessment of a release", begins, tuple(sections))
+    left, template = open_hazards(office), "dissemination/templates/self_assessment.md.j2"
+    return document_of(template, hazards=hazards, left=left, **released)
 
 
 def open_hazards(office: Office) -> list[str]:
     """Hazards still to be answered by a person."""
     hazards = template("hazards").items()
     return [key for key, own in hazards if "office" in own and key not in office.assessment]
-
-
-def _question_paragraph(key: str, hazard: Mapping[str, str], office: Office) -> str:
-    """A question with its answers, as one paragraph."""
-    said = [hazard["question"]]
-    if "evidence" in hazard:
-        said.append(f"The run: {hazard['evidence']}")
-    if "office" in hazard:
-        answer = office.assessment.get(key)
-        said.append(f"The office: {answer}" if answer else f"{OPEN} ({key}): {hazard['office']}")
-    return " ".join(said)
 
 
 FOLDER = "registry"

@@ -19,7 +19,7 @@ from prefect.futures import PrefectConcurrentFuture, PrefectFuture
 from prefect.settings import PREFECT_API_URL, Settings
 from prefect.states import Failed, Pending
 from prefect.task_runners import TaskRunner
-from spineflow.flows import entry, results, running, servers
+from spineflow.flows import results, running, servers
 from spineflow.flows.registry import flow_of
 from spineflow.flows.stages import Stopped
 from spineflow.tasks.products.product import Product
@@ -207,7 +207,7 @@ def tasks_in_threads() -> Iterator[Shown]:
             return uuid4()
 
         start_no_server(patched)
-        patched.setattr(entry, "task_runner", lambda _: Threads())
+        patched.setattr(running, "task_runner", lambda _: Threads())
         patched.setattr(results, "create_markdown_artifact", keep_text)
         patched.setattr(results, "create_table_artifact", keep_table)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from spineflow.flows import topdown_stages
+from spineflow.flows import topdown
 from spineflow.flows.running import call_stages, prepare
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.checks.accuracy.compared import (
@@ -55,7 +55,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
         patched.setattr(files, "BLOCKS_PER_SUBSPINE", 500)
         with judged_once():
             # No comparison needs checks, a release, or what is guaranteed exactly.
-            patched.setattr(topdown_stages.TopdownStages, "check_and_release", lambda *_: None)
+            patched.setattr(topdown.TopdownStages, "check_and_release", lambda *_: None)
             call_stages(run, settings)
     return run, settings
 

@@ -47,7 +47,7 @@ CANARIES = (*BROKEN.values(), MAFID, "canary115", "canary63", "73197319", "73,19
 FAILING_ONCE = """
 import importlib, json, sys, traceback
 import prefect
-from spineflow.flows import entry, running, stages, topdown_stages
+from spineflow.flows import running, stages, topdown
 from spineflow.flows.cli import main
 from spineflow.tasks.runs import steps as frame
 from spineflow.tasks.topdown.checks import pieces
@@ -56,14 +56,14 @@ from spineflow.tasks.topdown.spine import files
 
 name, sound, broken, root, quoted = sys.argv[1:]
 own = importlib.import_module(f"spineflow.flows.{name.replace('-', '_')}")
-modules = [stages, own, *([topdown_stages] if name == "topdown" else [])]
+modules = [stages, own]
 run = ("run", name, sound, "--run-dir", root)
 named = [value for module in modules for value in vars(module).values()]
 named += [step for table in named if isinstance(table, dict) for step in table.values()]
 named += [running.copy_checked_release]
 unfailed = {task.fn.__wrapped__ for task in named if isinstance(task, prefect.Task)}
 outcomes = dict.fromkeys((step.__name__ for step in unfailed), "not called")
-original, show_outcome, future_of = frame.load_run, entry.show_outcome, stages.Stages._future_of
+original, show_outcome, future_of = frame.load_run, running.show_outcome, stages.Stages._future_of
 
 class Failing(str):
     pass
@@ -98,11 +98,11 @@ outcomes["input"] = ended("run", name, broken, "--run-dir", f"{root}-broken")
 # As of a nation: input read, and results checked and compared, in pieces.
 pieces.BLOCKS_PER_PIECE, pieces.MOST_PIECES, files.BLOCKS_PER_TASK = 16, 2, 16
 steps.AREAS_PER_SHARE, steps.MOST_SHARES = 1, 2
-topdown_stages.universes_in_pieces = lambda run, settings: dict.fromkeys(settings.run.universes, 1)
-frame.load_run, entry.show_outcome = load_run, failing_flow
+topdown.universes_in_pieces = lambda run, settings: dict.fromkeys(settings.run.universes, 1)
+frame.load_run, running.show_outcome = load_run, failing_flow
 stages.Stages._future_of = failed_before
 outcomes["flow"] = ended(*run)
-entry.show_outcome = show_outcome
+running.show_outcome = show_outcome
 outcomes["nothing"] = ended(*run)
 print(json.dumps(outcomes))
 """

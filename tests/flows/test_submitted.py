@@ -15,7 +15,7 @@ import pytest
 from prefect import Task
 from prefect.futures import PrefectConcurrentFuture
 from prefect.task_runners import TaskRunner
-from spineflow.flows import entry
+from spineflow.flows import running
 from spineflow.flows.endings import explain_error
 from spineflow.flows.registry import flow_of
 from spineflow.flows.results import listening, run_id
@@ -116,14 +116,14 @@ def test_a_settings_file_is_run_by_its_flow(
     assert str(run.report) in shown.texts["result"]
     parameters: dict[str, Any] = {"settings_file": str(file), "settings": None}
     asked = SimpleNamespace(flow_name="group-sizes", parameters=parameters)
-    monkeypatch.setattr(entry, "flow_run", asked)
-    assert entry._run_name() == "group-sizes-settings"
+    monkeypatch.setattr(running, "flow_run", asked)
+    assert running._run_name() == "group-sizes-settings"
     parameters |= {"settings_file": "", "settings": {"dataset": "people"}}
-    assert entry._run_name() == "group-sizes-people"
+    assert running._run_name() == "group-sizes-people"
     parameters["settings"] = SimpleNamespace(dataset="others")
-    assert entry._run_name() == "group-sizes-others"
+    assert running._run_name() == "group-sizes-others"
     parameters["settings"] = None
-    assert entry._run_name() == "group-sizes-form"
+    assert running._run_name() == "group-sizes-form"
 
 
 PIECES = [str(number) for number in range(4)]
