@@ -14,7 +14,7 @@ import pandas as pd
 from ..tasks.ledger.charging import refuse_unlike_ledger
 from ..tasks.pages.document import Document, Section
 from ..tasks.products.acceptance import warnings_of
-from ..tasks.products.comparison import EXPECTED_FILE
+from ..tasks.products.comparison import errors_table
 from ..tasks.products.product import Product, parts_of
 from ..tasks.runs.damage import record_anew
 from ..tasks.runs.directory import RunDirectory, secure_confidential

@@ -224,7 +224,9 @@ def read_plan(run: RunDirectory) -> Plan:
     for own in content["measures"]:
         measures.setdefault(own["universe"], []).append(own)
     # Statements of version 0.3 have no `unprotected`.
-    stated = {n: tuple(v) if isinstance(v, list) else v for n, v in content["statement"].items()}
+    stated: dict[str, Any] = {
+        n: tuple(v) if isinstance(v, list) else v for n, v in content["statement"].items()
+    }
     stated["losses"] = tuple(_universe_of(own) for own in stated["losses"])
     return Plan(
         content["product"],

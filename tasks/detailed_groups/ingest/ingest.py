@@ -7,9 +7,9 @@ kept. Names of regions, if the settings give a file of them, are public and kept
 
 In the run directory `parameters/` holds copies of the parameters' files, `spine/` the public
 geography and the shards: consecutive regions of one type with all iterations of one level.
-Measurements are in `measurements/detailed_groups/<pass>/<region type>/<level>/`, the first stage's totals in folders of
-these names below `measurements/detailed_groups_stage_1/`. Persons and true counts are in
-`confidential/detailed_groups/`.
+Measurements are in `measurements/detailed_groups/<pass>/<region type>/<level>/`, the first stage's
+totals in folders of these names below `measurements/detailed_groups_stage_1/`. Persons and true
+counts are in `confidential/detailed_groups/`.
 
 A run of households by detailed group has its measurements in
 `measurements/detailed_households/<t3|t4>/<pass>/<region type>/<level>/`, and below `spine/` the

@@ -276,7 +276,7 @@ def write_tables(tabulations: Iterable[Sequence[LevelTable]], directory: Path) -
     return files
 
 
-def _write_table(write: Callable[[Mapping[str, pa.Array]], int], table: pa.Table) -> None:
+def _write_table(write: Callable[[Mapping[str, pa.Array]], None], table: pa.Table) -> None:
     (columns,) = table.to_batches()
     write(dict(zip(columns.schema.names, columns.columns, strict=True)))
 
