@@ -19,8 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean, median
 
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.handles import Task, read_tasks
+from spineflow.tasks.runs.directory import RunDirectory, Task, read_tasks
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
-from spineflow.tasks.runs.handles import Task
+from spineflow.tasks.runs.directory import Task
 
 from benchmarks.state_time import taken
 

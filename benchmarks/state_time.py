@@ -23,8 +23,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.handles import Task, read_tasks
+from spineflow.tasks.runs.directory import RunDirectory, Task, read_tasks
 
 from .nation_run import COMMAND, looked_at
 

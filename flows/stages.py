@@ -25,9 +25,9 @@ from prefect.task_runners import TaskRunner
 
 from ..tasks.products.steps import charge_ledger, check_release, release_run, report_run
 from ..tasks.runs.damage import record_files
-from ..tasks.runs.directory import INGEST, LEDGER, RunDirectory
+from ..tasks.runs.directory import INGEST, LEDGER, RunDirectory, record_task
 from ..tasks.runs.errors import SpineflowError
-from ..tasks.runs.handles import Artifact, record_task, reused
+from ..tasks.runs.handles import Artifact, reused
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.runs.steps import artifact_of, made_before
 from .endings import refuse_if_cancelled

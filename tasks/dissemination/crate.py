@@ -14,10 +14,9 @@ from pathlib import Path
 
 from ..pages.document import render_page
 from ..products.plan import plan_file
-from ..runs.directory import RunDirectory
+from ..runs.directory import RunDirectory, read_tasks
 from ..runs.errors import InputRefused
 from ..runs.files import sha256_of_file, write_text
-from ..runs.handles import read_tasks
 from .registration import Office, finished_release
 
 METADATA = "ro-crate-metadata.json"

@@ -27,7 +27,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from spineflow.flows.cli import _quieten
-from spineflow.tasks.runs.handles import read_tasks
+from spineflow.tasks.runs.directory import read_tasks
 
 from tests.flows import surroundings
 from tests.flows.commands import Command

@@ -16,8 +16,7 @@ from spineflow.flows.demo import DEMOS
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.ledger.caps import Caps, set_caps, summary
 from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.runs.directory import RunDirectory, remove_derived
-from spineflow.tasks.runs.handles import read_tasks
+from spineflow.tasks.runs.directory import RunDirectory, read_tasks, remove_derived
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 
 from tests.flows.in_process import judge_once_for_good, stages_in_process, uncompared

@@ -64,8 +64,7 @@ def start_holder(run: RunDirectory) -> subprocess.Popen:
 def test_a_second_owner_is_refused_and_told_who_the_first_is(run: RunDirectory) -> None:
     holder = start_holder(run)
     try:
-        since = json.loads((run.root / LOCK).read_text())["since"]
-        named = f"in use by process {holder.pid} on {socket.gethostname()} since {since}; wait"
+        named = f"in use by process {holder.pid} on {socket.gethostname()} since 2.*Z; wait"
         with pytest.raises(SpineflowError, match=named), run.locked():
             pass
     finally:
@@ -77,9 +76,9 @@ def test_the_lock_of_a_killed_owner_is_stale(run: RunDirectory) -> None:
     holder = start_holder(run)
     holder.send_signal(signal.SIGKILL)
     holder.wait()
-    assert json.loads((run.root / LOCK).read_text())["pid"] == holder.pid
+    assert f"process {holder.pid} on" in (run.root / LOCK).read_text()
     with run.locked():
-        assert json.loads((run.root / LOCK).read_text())["pid"] == os.getpid()
+        assert f"process {os.getpid()} on" in (run.root / LOCK).read_text()
 
 
 def test_a_file_system_without_locks_is_refused(

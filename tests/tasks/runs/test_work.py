@@ -6,9 +6,9 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 
-from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.directory import RunDirectory, Task, read_tasks, record_task
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.handles import Artifact, Task, read_tasks, record_task
+from spineflow.tasks.runs.handles import Artifact
 from spineflow.tasks.runs.steps import shorten_error
 
 
