@@ -24,8 +24,8 @@ from spineflow.tasks.ledger.caps import summary
 from spineflow.tasks.ledger.charging import UnchargedNoise
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.noise.distributions import SeededRandom
-from spineflow.tasks.products import registry
 from spineflow.tasks.products.budget import costs_to_json
+from spineflow.tasks.products.product import PRODUCTS, product
 from spineflow.tasks.runs.errors import CheckFailed, InputRefused
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -45,7 +45,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     with pytest.MonkeyPatch.context() as patched:
         patched.setitem(sys.modules, name, module)
-        patched.setitem(registry.PRODUCTS, "area-counts", "area_counts:PRODUCT")
+        patched.setitem(PRODUCTS, "area-counts", "area_counts:PRODUCT")
         patched.setitem(flows.MODULES, "area-counts", name)
         spec.loader.exec_module(module)
         yield module
@@ -88,7 +88,7 @@ def test_a_run_ends_with_a_checked_release_under_one_charge(finished) -> None:
         schema = json.loads((ROOT / "docs" / f"{name}.schema.json").read_text(encoding="utf-8"))
         validate(json.loads((place / f"{name}.json").read_text(encoding="utf-8")), schema)
     assert "Noise of persons" in run.report.read_text(encoding="utf-8")
-    cost = costs_to_json(registry.product("area-counts").costs(settings))["persons"]
+    cost = costs_to_json(product("area-counts").costs(settings))["persons"]
     assert cost["epsilon"]["exact"] < cost["epsilon"]["tight"]
 
 

@@ -271,7 +271,7 @@ SOURCES = sorted(
     path
     for folder in ("flows", "tasks", "geography", "validation", "docs", "tests")
     for path in (ROOT / folder).rglob("*")
-    if path.suffix in (".py", ".toml", ".md") and path.name != "references.md"
+    if path.suffix in (".py", ".toml", ".md", ".j2") and path.name != "references.md"
 )
 MODULES = [
     path for path in SOURCES if path.suffix == ".py" and path.relative_to(ROOT).parts[0] != "tests"

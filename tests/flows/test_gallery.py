@@ -54,7 +54,7 @@ MISTAKES = {
         (
             "categories.locality",
             'columns = { provinz = "PROV" }\ncategories.locality',
-            "columns has 'provinz', which is no geolevel below the root; there are province, com",
+            "columns has 'provinz', which is no geolevel below the root (did you mean 'province'?)",
         ),
         ('"grown * school" = "1/4"', '"grow * school" = "1/4"', "one (did you mean 'grown'?)"),
     ],

@@ -23,7 +23,7 @@ def write(run: RunDirectory, settings: TripsSettings, name: str) -> Made:
     if path.exists():
         return reused(path)
     path.write_text(name)
-    return created(path, {"letters": len(name)})
+    return created(path)
 
 
 @step("refuse", TripsSettings, run_name="refuse")

@@ -130,7 +130,7 @@ def test_near_the_exact_program(seed):
     flow, held = flow_of(problem, target)
     x, _ = exchange_records(problem, target, flow, [held.labels[0]], labels)
     exact = round_by_highs(RoundingPass(problem, target, labels, held))
-    assert exact.status is SolveStatus.OPTIMAL and keeps_everything(problem, target, x, held)
+    assert exact.record.status is SolveStatus.OPTIMAL and keeps_everything(problem, target, x, held)
     least = distance(exact.x, target, labels)
     assert least - 1e-6 <= distance(x, target, labels) <= 1.2 * least + 1e-6
 

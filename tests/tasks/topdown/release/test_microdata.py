@@ -183,9 +183,10 @@ def test_only_runs_that_are_not_private_are_stamped(tmp_path, universe):
     private = write(tmp_path / "private")
     mark_not_private(tmp_path / "stamped")
     stamped = write(tmp_path / "stamped")
-    assert not pq.read_schema(private.parquet).metadata
-    assert pq.read_schema(stamped.parquet).metadata == {b"spineflow": b"NOT PRIVATE"}
-    assert stamped.csv.read_text() == "# NOT PRIVATE\n" + private.csv.read_text()
+    assert not pq.read_schema(private.with_suffix(".parquet")).metadata
+    of_stamped = pq.read_schema(stamped.with_suffix(".parquet")).metadata
+    assert of_stamped == {b"spineflow": b"NOT PRIVATE"}
+    assert stamped.read_text() == "# NOT PRIVATE\n" + private.read_text()
     pd.testing.assert_frame_equal(same_content(private), same_content(stamped))
 
 
