@@ -393,9 +393,7 @@ def flow_of_product(product: Product, stages: Body, description: str) -> Flow[..
         """
         form: SettingsForm = settings
         given = [*form.overrides(), *overrides]
-        root = Path(run_directory).resolve()
-        if (_PREPARED.get() or (None,))[0] == root:  # By the caller of this flow.
-            return _submit(product, stages, root)
+        # Worker processes get this function as bytes, which a context variable has not.
         return _prepare_and_submit(product, stages, settings_file, run_directory, given)
 
     return Flow(
@@ -416,6 +414,8 @@ def _prepare_and_submit(
     place of a missing settings file.
     """
     started = RunDirectory(Path(run_directory or "."))
+    if (_PREPARED.get() or (None,))[0] == started.root.resolve():  # By the caller of the flow.
+        return _submit(product, stages, started.root.resolve())
     if run_directory and not settings_file and not given and started.manifest.exists():
         settings = settings_of_run(product.settings, started)
     else:
