@@ -22,6 +22,8 @@ from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.workload.budget import Budget
 from spineflow.tasks.topdown.workload.exact_loss import exact_curve, exact_rho
 
+from tests.tasks.ledger.lower_bounds import epsilon_lower
+
 DELTAS = (Fraction(1, 10**10), Fraction(1, 10**6))
 
 
@@ -41,7 +43,7 @@ def budgets_of(preset: str) -> Iterator[Budget]:
 
 def bounds(curve: PrivacyCurve, delta: Fraction) -> tuple[float, float]:
     """The exact epsilon at the most and at the least, rounded outwards to four decimals."""
-    upper, lower = curve.epsilon_upper(delta), curve.epsilon_lower(delta)
+    upper, lower = curve.epsilon_upper(delta), epsilon_lower(curve, delta)
     return math.ceil(1e4 * upper) / 1e4, math.floor(1e4 * lower) / 1e4
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..tasks.pages.document import Document, Section
 from ..tasks.products.budget import costs_to_json
-from ..tasks.products.privacy_curves import curve_points, delta_chart, trade_offs
+from ..tasks.products.privacy_curves import delta_chart, trade_offs
 from ..tasks.products.product import Caution, Product, product
 from ..tasks.runs.errors import InputRefused
 from ..tasks.runs.files import write_page
@@ -83,8 +83,7 @@ def write_curve(asked: Product, settings: ProductSettings, file: Path) -> tuple[
         raise InputRefused(
             f"There is no curve to draw of {asked.name} with these settings; leave --curve out."
         )
-    points = {name: curve_points(curve) for name, curve in curves.known.items()}
-    chart = delta_chart(curves.rhos, points, curves.together)
+    chart = delta_chart(curves, curves.known)
     tests = trade_offs(curves.tested, curves.others, curves.question) if curves.tested else ()
     section = Section("Privacy curve", (*tests, chart))
     write_page(file, Document("The guarantee of the budget", (), (section,), settings.stamp))

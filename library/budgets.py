@@ -71,23 +71,9 @@ def privacy_curve(product: str, settings: Source) -> pd.DataFrame:
     Example: `spineflow.privacy_curve("topdown", "settings.toml")`.
     """
     curves = _curves(product, settings, "known")
-    found = {name: privacy_curves.curve_points(curve) for name, curve in curves.items()}
-    frames = [
-        pd.DataFrame(
-            {
-                "universe": universe,
-                "epsilon": points.epsilons,
-                "upper": points.upper,
-                "lower": points.lower,
-                "conversion": points.conversion,
-            }
-        )
-        for universe, points in found.items()
-        if points is not None
-    ]
-    return pd.concat(frames, ignore_index=True).sort_values(
-        ["universe", "epsilon"], ignore_index=True
-    )
+    points = {name: privacy_curves.curve_points(curve) for name, curve in curves.items()}
+    frame = pd.concat(points, names=["universe"]).reset_index("universe")
+    return frame.sort_values(["universe", "epsilon"], ignore_index=True)
 
 
 def trade_off(product: str, settings: Source) -> pd.DataFrame:

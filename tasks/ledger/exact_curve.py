@@ -341,40 +341,33 @@ class PrivacyCurve:
 
         Raises ValueError unless 0 < delta < 1.
         """
+        if not 0 < delta < 1:
+            raise ValueError(f"a delta of {delta} is not between 0 and 1")
         # The double next to the fraction may lie above it; the one before that does not.
-        return _upper_epsilon(self, math.nextafter(_check_delta(delta), 0.0))
+        return _upper_epsilon(self, math.nextafter(float(delta), 0.0))
 
-    def epsilon_lower(self, delta: Fraction | float) -> float:
-        """An epsilon, or 0, that no smaller one can replace: below it (epsilon, delta)-DP fails.
-
-        It is the epsilon of one nearly worst combination. Raises ValueError unless 0 < delta < 1.
-        """
-        return self._epsilon(math.nextafter(_check_delta(delta), 1.0), is_upper=False)[0]
-
-    def _epsilon(self, delta: float, *, is_upper: bool) -> tuple[float, float]:
-        """Neighbouring numbers: at the first the bound is above delta, at the second it is not.
+    def _epsilon(self, delta: float) -> float:
+        """The least epsilon found whose upper bound is not above delta.
 
         A law is most accurate around one epsilon: the first is computed for continuous Gaussians of
         equal rho, each next one from the previous law.
         """
         if self.rho == 0:
-            return 0.0, 0.0
+            return 0.0
         mu = math.sqrt(2 * self.rho)
         guess = min(_limit(mu, delta), 0.9 * self.largest_loss)
-        guess = self._not_far_above(guess, delta, is_upper)
-        best = (0.0, math.inf)
+        guess, best = self._not_far_above(guess, delta), math.inf
         for _ in range(ROUNDS):
-            grid = self._sought_on(guess, is_upper)
-            found = self._epsilon_on(grid, delta, guess, is_upper)
-            best = max(best[0], found[0]), min(best[1], found[1])
-            if abs(found[0] - guess) <= mu / 8 or math.isinf(found[0]):
+            below, found = self._epsilon_on(self._sought_on(guess), delta, guess)
+            best = min(best, found)
+            if abs(below - guess) <= mu / 8 or math.isinf(below):
                 break
-            guess = found[0]
-        if math.isinf(best[1]):
+            guess = below
+        if math.isinf(best):
             raise CurveTooExpensive(f"a delta of {delta} is too small to be worked out")
         return best
 
-    def _not_far_above(self, guess: float, delta: float, is_upper: bool) -> float:
+    def _not_far_above(self, guess: float, delta: float) -> float:
         """A guess of the epsilon at delta, lowered where a law around a smaller one permits.
 
         A law around an epsilon that is much too large gives no bound at smaller ones, and may give
@@ -384,13 +377,10 @@ class PrivacyCurve:
         less = guess
         for _ in range(ROUNDS):
             less *= NEAR
-            if is_upper and self._is_surely_above(less, delta, guess):
+            if self._is_surely_above(less, delta, guess):
                 break
-            law = self._sought_on(less, is_upper).worst_law
-            if (law.delta_upper if is_upper else law.delta_lower)(less) <= delta:
+            if self._sought_on(less).worst_law.delta_upper(less) <= delta:
                 guess = less
-            elif not is_upper:
-                break
         return guess
 
     def _is_surely_above(self, epsilon: float, delta: float, guess: float) -> bool:
@@ -401,7 +391,7 @@ class PrivacyCurve:
         exceeds delta at an epsilon larger by twice the error, so do the true delta here and every
         upper bound.
         """
-        law = self._sought_on(guess, is_upper=True).worst_law
+        law = self._sought_on(guess).worst_law
         if law.delta_lower(epsilon + 2 * UPPER_ERROR * guess) > delta:
             return True
         error = ROUGH * math.sqrt(2 * self.rho)
@@ -410,14 +400,10 @@ class PrivacyCurve:
             return False
         return grid.worst_law.delta_upper(epsilon + 2 * error) > delta
 
-    def _epsilon_on(
-        self, grid: Grid, delta: float, guess: float, is_upper: bool
-    ) -> tuple[float, float]:
-        """Neighbours as in `_epsilon`, on one grid."""
-        law = grid.worst_law
-        if not is_upper:
-            return self._epsilon_by(law.delta_lower, delta, guess)
-        worst = self._epsilon_by(law.delta_upper, delta, guess)
+    def _epsilon_on(self, grid: Grid, delta: float, guess: float) -> tuple[float, float]:
+        """Neighbouring epsilons on one grid: the first's bound is above delta, the second's is
+        not."""
+        worst = self._epsilon_by(grid.worst_law.delta_upper, delta, guess)
         others = [one for one in self._combinations if one is not grid.worst]
         while others:
             # Most combinations differ little, and one evaluation shows that they are no worse.
@@ -434,7 +420,7 @@ class PrivacyCurve:
     def _epsilon_by(
         self, bound: Callable[[float], float], delta: float, guess: float
     ) -> tuple[float, float]:
-        """Neighbours as in `_epsilon`, by one bound, which is weak far from its epsilon."""
+        """Neighbours as in `_epsilon_on`, by one bound, which is weak far from its epsilon."""
         low, high, stride = guess, guess, math.sqrt(self.rho) / 4
         if bound(guess) > delta:
             while bound(high) > delta:
@@ -449,14 +435,14 @@ class PrivacyCurve:
                 low, high, stride = max(0.0, low - stride), low, 2 * stride
         return _bisect(lambda epsilon: bound(epsilon) > delta, low, high)
 
-    def _sought_on(self, epsilon: float, is_upper: bool) -> Grid:
+    def _sought_on(self, epsilon: float) -> Grid:
         """The grid for searching an epsilon near this one.
 
         Under a law tilted by t, of continuous Gaussians by less than epsilon / (2 rho), all errors
         count 1 + t times.
         """
         error = UPPER_ERROR * epsilon / (1 + epsilon / float(2 * self.rho))
-        return self._grid(epsilon, is_upper=is_upper, error=error if is_upper else LOWER_ERROR)
+        return self._grid(epsilon, is_upper=True, error=error)
 
     def _grid_near(self, epsilon: float, error: float, *, is_upper: bool) -> Grid:
         """A grid accurate around an epsilon, shared with nearby epsilons if the error permits."""
@@ -492,7 +478,7 @@ def _lower_delta(curve: PrivacyCurve, epsilon: float, error: float) -> float:
 @lru_cache(maxsize=KNOWN_BOUNDS)
 def _upper_epsilon(curve: PrivacyCurve, delta: float) -> float:
     """`PrivacyCurve.epsilon_upper`, cached."""
-    return min(curve._epsilon(delta, is_upper=True)[1], curve.largest_loss)
+    return min(curve._epsilon(delta), curve.largest_loss)
 
 
 def _bisect(is_above: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
@@ -582,9 +568,3 @@ def _items(counts: Counts) -> Items:
 def _sort_key(items: Items) -> list[tuple[int, Fraction, int, int]]:
     """Sort key of items."""
     return [(kind.noise.power, kind.noise.c, kind.shift, number) for kind, number in items]
-
-
-def _check_delta(delta: Fraction | float) -> float:
-    if not 0 < delta < 1:
-        raise ValueError(f"a delta of {delta} is not between 0 and 1")
-    return float(delta)

@@ -22,7 +22,6 @@ from functools import lru_cache, reduce
 import numpy as np
 
 from .distributions import (
-    DISCRETE_LAPLACE,
     IntegerDistribution,
     Noise,
     distribution_of,
@@ -236,19 +235,11 @@ def _reach(distribution: IntegerDistribution, n: int, log_more: float = 0.0) -> 
 COVERAGE = Fraction(95, 100)
 """Default probability of margins of error."""
 
-DIGITS = 4
-"""Significant digits of a computed loss."""
-
 
 def loss_for_margin(
-    noise: Noise,
-    loss: Fraction,
-    target: int,
-    unit: Fraction | None = None,
-    coverage: Fraction = COVERAGE,
+    noise: Noise, loss: Fraction, target: int, *, coverage: Fraction = COVERAGE, digits: int = 4
 ) -> Fraction:
-    """The smallest loss, in whole units or else to four significant digits, whose noise stays
-    within a margin.
+    """The smallest loss, to some significant digits, whose noise stays within a margin.
 
     Sigma^2 and scale are in proportion to one over the loss (rho or epsilon), so that `noise` at
     `loss` determines those at any other. The margin holds with the probability `coverage` at least,
@@ -267,35 +258,11 @@ def loss_for_margin(
         distribution = distribution_of(at)
         return not is_too_wide(distribution) and margin(distribution, coverage) <= target
 
-    # Chebyshev's inequality: a standard deviation of a fifth of the target is surely enough.
-    high = _round_up(loss * _enough(noise, Fraction(max(2 * target, 1), 2)))
+    high = Fraction(10) ** round(math.log10(loss))
     while not meets(high):
-        high *= 2
-    while high > (unit or 0) and meets(high / 2):
-        high /= 2
-    unit = unit or Fraction(10) ** (_exponent(high) - DIGITS)
-    first, last = max(int(high / 2 / unit), 1), -(-high // unit)
-    found = bisect_left(range(first, last), True, key=lambda n: meets(n * unit)) + first
-    return found * unit
-
-
-def _enough(noise: Noise, target: Fraction) -> Fraction:
-    """Factor of the loss at which the noise has a deviation of at most a fifth of the target."""
-    if noise.mechanism == DISCRETE_LAPLACE:
-        return noise.parameter * 8 / target
-    return noise.parameter * 25 / target**2
-
-
-def _round_up(value: Fraction) -> Fraction:
-    unit = Fraction(10) ** (_exponent(value) - DIGITS)
-    return -(-value // unit) * unit
-
-
-def _exponent(value: Fraction) -> int:
-    """The least e with value <= 10^e."""
-    exponent = len(str(value.numerator)) - len(str(value.denominator))
-    while value > Fraction(10) ** exponent:
-        exponent += 1
-    while value <= Fraction(10) ** (exponent - 1):
-        exponent -= 1
-    return exponent
+        high *= 10
+    while meets(high / 10):
+        high /= 10
+    unit, numbers = high / 10**digits, range(10 ** (digits - 1), 10**digits)
+    found = bisect_left(numbers, True, key=lambda n: meets(n * unit))
+    return (numbers.start + found) * unit

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from ..ledger.accounting import epsilon_simple, epsilon_tight
 from ..ledger.exact_curve import PrivacyCurve
 from ..pages.document import Block, Figure
 from ..pages.figures import line_chart
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 DELTAS = 10.0 ** np.arange(-15.0, -2.9, 0.25)
 """Values of delta at which conversions of rho are plotted."""
@@ -80,44 +84,32 @@ def exact_figures(curves: Curves | None, parts: Collection[str]) -> tuple[Block,
     known = {} if curves is None else {name: curves.known[name] for name in parts}
     if curves is None or not known:
         return ()
-    points = {name: curve_points(curve) for name, curve in known.items()}
-    return (
-        *trade_offs(known, curves.others, curves.question),
-        delta_chart(curves.rhos, points, curves.together),
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class CurvePoints:
-    """Points of a privacy curve, arrays `(n,)`: epsilons, and delta at each of them.
-
-    upper, lower : bounds on the smallest delta.
-    conversion : delta converted from rho alone, the sum over all counts.
-    """
-
-    epsilons: np.ndarray
-    upper: np.ndarray
-    lower: np.ndarray
-    conversion: np.ndarray
+    return (*trade_offs(known, curves.others, curves.question), delta_chart(curves, known))
 
 
 def curve_points(
     curve: PrivacyCurve, deltas: Sequence[float] | np.ndarray = EXACT_DELTAS
-) -> CurvePoints | None:
+) -> pd.DataFrame:
     """Points of a curve below its largest loss, at the epsilons of `deltas` by the tight conversion
-    of its rho; None if no count moves.
+    of its rho; empty if no count moves.
+
+    Columns: `epsilon`; `upper` and `lower`, bounds on the smallest delta there; `conversion`, the
+    delta converted from rho alone, the sum over all counts.
     """
-    if curve.rho == 0:
-        return None
-    points = [(epsilon_tight(curve.rho, float(delta)), float(delta)) for delta in deltas]
-    inside = [(epsilon, delta) for epsilon, delta in points if epsilon < curve.largest_loss]
-    epsilons = [epsilon for epsilon, _ in inside]
-    return CurvePoints(
-        np.array(epsilons),
-        np.array([curve.delta_upper(epsilon, SHOWN_UPPER_ERROR) for epsilon in epsilons]),
-        np.array([curve.delta_lower(epsilon, SHOWN_ERROR) for epsilon in epsilons]),
-        np.array([delta for _, delta in inside]),
-    )
+    import pandas as pd  # Plans are made without it.
+
+    conversions = [(epsilon_tight(curve.rho, float(delta)), float(delta)) for delta in deltas]
+    points = [
+        (
+            epsilon,
+            curve.delta_upper(epsilon, SHOWN_UPPER_ERROR),
+            curve.delta_lower(epsilon, SHOWN_ERROR),
+            delta,
+        )
+        for epsilon, delta in conversions
+        if epsilon < curve.largest_loss
+    ]
+    return pd.DataFrame(points, columns=["epsilon", "upper", "lower", "conversion"], dtype=float)
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,44 +184,36 @@ def _percent(share: float) -> int:
     return min(100, math.ceil(100 * share))
 
 
-def delta_chart(
-    rhos: Mapping[str, Fraction],
-    exact: Mapping[str, CurvePoints | None],
-    together: Fraction | None = None,
-) -> Figure:
+def delta_chart(curves: Curves, exact: Mapping[str, PrivacyCurve]) -> Figure:
     """Delta over epsilon of every part, by the tight conversion of its rho.
 
-    `exact` has the points of parts with a known exact curve, whose two bounds are both plotted. The
-    rho of all parts `together`, or of each, is also shown by the simple bound.
+    `exact` has the exact curves of some parts, whose two bounds are both plotted. The rho of all
+    parts together, or of each, is also shown by the simple bound.
     """
     series: dict[str, Points] = {}
-    for name, rho in rhos.items():
+    for name, rho in curves.rhos.items():
         series[f"{name}, by rho {float(rho):.4g}"] = _convert_rho(epsilon_tight, rho)
-        points = exact.get(name)
-        series |= {} if points is None else _curve_bounds(name, points)
-    if together is None:
-        series |= {
-            f"{name}, simple bound": _convert_rho(epsilon_simple, rho) for name, rho in rhos.items()
-        }
-    else:
-        if len(rhos) > 1:
-            series[f"together, by rho {float(together):.4g}"] = _convert_rho(
-                epsilon_tight, together
-            )
-        series["together, simple bound"] = _convert_rho(epsilon_simple, together)
+        series |= _curve_bounds(name, exact[name]) if name in exact else {}
+    whole = curves.rhos if curves.together is None else {"together": curves.together}
+    if curves.together is not None and len(curves.rhos) > 1:
+        by_rho = _convert_rho(epsilon_tight, curves.together)
+        series[f"together, by rho {float(curves.together):.4g}"] = by_rho
+    for name, rho in whole.items():
+        series[f"{name}, simple bound"] = _convert_rho(epsilon_simple, rho)
     title = "Delta at every epsilon"
     svg = line_chart(series, title=title, x_label="epsilon", y_label="delta", log_y=True)
     return Figure(svg, f"{title}, from the noise of this run.")
 
 
-def _curve_bounds(name: str, points: CurvePoints) -> dict[str, Points]:
+def _curve_bounds(name: str, curve: PrivacyCurve) -> dict[str, Points]:
     """Both bounds of an exact curve, where they are above 0."""
-    bounds = {"at most": points.upper, "at least": points.lower}
-    return {
-        f"{name}, exactly, {bound}": (points.epsilons[own > 0].tolist(), own[own > 0].tolist())
-        for bound, own in bounds.items()
-        if (own > 0).any()
-    }
+    points, found = curve_points(curve), {}
+    for column, bound in (("upper", "at most"), ("lower", "at least")):
+        above = points[points[column] > 0]
+        if len(above):
+            own = above["epsilon"].tolist(), above[column].tolist()
+            found[f"{name}, exactly, {bound}"] = own
+    return found
 
 
 def _convert_rho(convert: Callable[[Fraction, float], float], rho: Fraction) -> Points:

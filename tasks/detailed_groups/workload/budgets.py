@@ -16,7 +16,6 @@ least too.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -173,9 +172,7 @@ def least_budget(level: LevelBudget, margin_of_error: int, coverage: Fraction) -
     Fraction(28977, 200000)
     """
     noise = replace(level, budget=ONE).noise(1 - level.stage_1_fraction)
-    near = loss_for_margin(noise, ONE, margin_of_error, coverage=coverage)
-    unit = Fraction(1, 10 ** max(0, DIGITS - math.ceil(math.log10(near))))
-    return loss_for_margin(noise, ONE, margin_of_error, unit, coverage)
+    return loss_for_margin(noise, ONE, margin_of_error, coverage=coverage, digits=DIGITS)
 
 
 def refuse_missed_margins(parameters: MechanismParameters, specification: Specification) -> None:

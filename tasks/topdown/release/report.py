@@ -27,7 +27,7 @@ from ...pages.numbers import format_delta, format_epsilon, format_rho
 from ...products.budget import Cost, ExactEpsilons
 from ...products.certificate import Facts, epsilons_table, parts_table
 from ...products.plan import Plan
-from ...products.privacy_curves import curve_points, trade_offs
+from ...products.privacy_curves import trade_offs
 from ...products.reports import MOST_COUNTS, report_document
 from ...runs.directory import RunDirectory
 from ..measurement.measure import public_plan
@@ -285,11 +285,11 @@ def exact_figures(
     paths = {universe: paths_of(spine_of(run, universe)) for universe in budgets}
     of_changes = whole_curves(settings, paths)
     tests = {name: curve for name, curve in of_changes.items() if curve is not None}
-    points = {}
-    for universe in known:
-        curve = of_changes.get(universe) or exact_curve(budgets[universe], paths[universe])
-        if curve is not None and (found := curve_points(curve)) is not None:
-            points[universe] = found
+    of_universes = {
+        universe: of_changes.get(universe) or exact_curve(budgets[universe], paths[universe])
+        for universe in known
+    }
+    curves = {universe: curve for universe, curve in of_universes.items() if curve is not None}
     _, _, (section,) = parts_of(
         "topdown/templates/exact.md.j2",
         scope=scope_of_figures(settings),
@@ -300,7 +300,7 @@ def exact_figures(
         },
         tests=trade_offs(tests, OTHERS, QUESTION) if tests else None,
         untested=[name for name in of_changes if name not in tests],
-        curve=privacy_curve(list(budgets.values()), points),
+        curve=privacy_curve(list(budgets.values()), curves),
     )
     return section.blocks
 

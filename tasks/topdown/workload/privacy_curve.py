@@ -12,7 +12,7 @@ from ...ledger.accounting import compose
 from ...ledger.exact_curve import CurveTooExpensive, PrivacyCurve
 from ...ledger.spending import compose_curves
 from ...pages.document import Figure
-from ...products.privacy_curves import CurvePoints, Curves, delta_chart
+from ...products.privacy_curves import Curves, delta_chart
 from ..settings import TopdownSettings
 from .budget import Budget
 from .costs import guarantee_of
@@ -111,11 +111,11 @@ def _composed(curves: Sequence[PrivacyCurve | None]) -> PrivacyCurve | None:
 
 
 def privacy_curve(
-    budgets: Sequence[Budget], exact: Mapping[str, CurvePoints] | None = None
+    budgets: Sequence[Budget], exact: Mapping[str, PrivacyCurve] | None = None
 ) -> Figure | None:
     """Delta over epsilon of every universe and of all together, by the tight conversion of zCDP.
 
-    `exact` are the points of universes whose exact curve is known. None if there is no noise.
+    `exact` are the exact curves of universes, where known. None if there is no noise.
     """
     curves = curves_of(budgets)
-    return None if curves is None else delta_chart(curves.rhos, exact or {}, curves.together)
+    return None if curves is None else delta_chart(curves, exact or {})

@@ -21,6 +21,8 @@ from spineflow.tasks.ledger.spending import (
 )
 from spineflow.tasks.noise.distributions import IntegerDistribution
 
+from tests.tasks.ledger.lower_bounds import epsilon_lower
+
 DELTA = Fraction(1, 10**10)
 
 
@@ -81,7 +83,7 @@ def test_two_runs_have_the_curve_of_all_counts() -> None:
     both = PrivacyCurve({gaussian("5"): 4, gaussian("9"): 8})
     found = Spending([known(PLAIN), known(PLAIN)]).epsilon(DELTA)
     assert found == pytest.approx(both.epsilon_upper(DELTA), abs=1e-9)
-    assert both.epsilon_lower(DELTA) <= found < epsilon_tight(both.rho, DELTA)
+    assert epsilon_lower(both, DELTA) <= found < epsilon_tight(both.rho, DELTA)
 
 
 def test_the_worst_paths_of_every_run_count() -> None:
@@ -161,7 +163,7 @@ def test_where_not_all_choices_are_compared_the_largest_draws_have_their_curve()
 def test_pure_noise_beside_gaussian_noise_has_the_epsilon_at_which_its_losses_end() -> None:
     """Most of rho is of one loss of 9/7 at most, and no guess by rho is near."""
     curve = PrivacyCurve({gaussian("161/6"): 2, laplace("3/7", 3): 1})
-    upper, lower = curve.epsilon_upper(DELTA), curve.epsilon_lower(DELTA)
+    upper, lower = curve.epsilon_upper(DELTA), epsilon_lower(curve, DELTA)
     assert lower <= upper < lower + 1e-3
     assert upper == pytest.approx(2.90003, abs=1e-5)
     assert upper < epsilon_tight(curve.rho, DELTA) / 3
@@ -204,7 +206,7 @@ def test_the_epsilon_is_never_above_that_of_the_summed_rho(draws, digits: int) -
     assert found <= by_rho
     # It is never below that of the known draws alone, and does not depend on their order.
     if spending.curve is not None:
-        assert found >= min(by_rho, spending.curve.epsilon_lower(delta)) - 1e-9
+        assert found >= min(by_rho, epsilon_lower(spending.curve, delta)) - 1e-9
     assert Spending(draws[::-1]).epsilon(delta) == pytest.approx(found, rel=1e-9)
 
 

@@ -19,7 +19,6 @@ from spineflow.tasks.noise.distributions import (
 from spineflow.tasks.noise.quantiles import (
     COVERAGE,
     ERROR,
-    _exponent,
     loss_for_margin,
     margin,
     margin_of_sum,
@@ -153,6 +152,8 @@ def test_the_loss_is_enough_and_a_little_less_is_not(
 
     assert margin_at(needed) <= target
     assert margin_at(needed * Fraction(998, 1000)) > target
+    unit = Fraction(10) ** (math.ceil(math.log10(needed)) - 4)
+    assert needed % unit == 0 and margin_at(needed - unit) > target
 
 
 def test_the_answer_does_not_depend_on_the_present_loss() -> None:
@@ -166,11 +167,3 @@ def test_the_answer_does_not_depend_on_the_present_loss() -> None:
 def test_a_negative_margin_is_refused() -> None:
     with pytest.raises(ValueError, match="negative"):
         loss_for_margin(Noise(DISCRETE_LAPLACE, Fraction(1)), Fraction(1), -1)
-
-
-@pytest.mark.parametrize(
-    ("value", "exponent"),
-    [("1", 0), ("10", 1), ("11", 2), ("99/100", 0), ("1/10", -1), ("1/11", -1), ("1/1000", -3)],
-)
-def test_an_exponent_is_that_of_the_next_power_of_ten(value: str, exponent: int) -> None:
-    assert _exponent(Fraction(value)) == exponent

@@ -80,7 +80,7 @@ def test_points_are_those_of_the_curve_between_its_bounds_and_below_the_conversi
     curve = exact_curve(BUDGET)
     points = curve_points(curve, deltas=[1e-9, 1e-3])
     for epsilon, upper, lower, delta in zip(
-        points.epsilons, points.upper, points.lower, points.conversion, strict=True
+        points.epsilon, points.upper, points.lower, points.conversion, strict=True
     ):
         assert epsilon == epsilon_tight(BUDGET.total, delta)
         assert upper == pytest.approx(curve.delta_upper(epsilon), rel=1e-3)
@@ -89,7 +89,7 @@ def test_points_are_those_of_the_curve_between_its_bounds_and_below_the_conversi
 
 
 def test_both_bounds_of_the_exact_curve_are_drawn_beside_the_conversion() -> None:
-    svg = privacy_curve([BUDGET], {"persons": curve_points(exact_curve(BUDGET))}).svg
+    svg = privacy_curve([BUDGET], {"persons": exact_curve(BUDGET)}).svg
     for label in ("persons, by rho 0.2", "persons, exactly, at most", "persons, exactly, at least"):
         assert label in svg
     assert "exactly" not in privacy_curve([BUDGET]).svg
