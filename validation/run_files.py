@@ -63,6 +63,15 @@ def unusable_files_fail(*checks: Failures) -> Iterator[None]:
             failures.add(f"a file cannot be read ({type(error).__name__})")
 
 
+def make_checks(
+    failures: Mapping[str, Failures], *checks: tuple[str, Callable[[Failures], None]]
+) -> None:
+    """Make some checks by name, which a function each records; an unusable file is a failure."""
+    for name, check in checks:
+        with unusable_files_fail(failures[name]):
+            check(failures[name])
+
+
 def positions(values: pa.Array | pa.ChunkedArray, known: pa.StringArray) -> np.ndarray:
     """Position of each text in `known`, -1 where it is not there, as int64."""
     if isinstance(values, pa.DictionaryArray):
