@@ -22,7 +22,7 @@ from spineflow.geography.levels import OF_THE_SPINE
 from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX
 from spineflow.tasks.census.queries import label_parts
 from spineflow.tasks.detailed_groups.ingest.ingest import measured_folder, read_shards
-from spineflow.tasks.detailed_groups.workload.tabulations import AGE_BINS, HOUSEHOLD_TABULATIONS
+from spineflow.tasks.detailed_groups.workload.tabulations import OLDEST_AGE, TABULATIONS
 from spineflow.tasks.group_sizes.ingest.read import read_plan
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
@@ -168,8 +168,10 @@ def _values(
     )
 
 
-def _label_codes(labels: Sequence[str], codes: np.ndarray) -> pd.Categorical:
-    return pd.Categorical.from_codes(codes, categories=list(labels), ordered=True)
+def _label_codes(labels: Sequence[Any], codes: np.ndarray) -> pd.Categorical:
+    """The labels with these numbers, in the order of their first ones; None is no label."""
+    categories = [label for label in dict.fromkeys(labels) if label is not None]
+    return pd.Categorical(labels, categories, ordered=True).take(codes)
 
 
 def order_labels(frame: pd.DataFrame, settings: Any, universe: str | None) -> pd.DataFrame:
@@ -269,36 +271,28 @@ def _groups_places(run: RunDirectory, universe: str, kind: Kind) -> Places:
     return [(level[0], measured_folder(run, name, *level)) for level in levels]
 
 
-def _decode_detailed_groups(settings: Any, universe: str, table: pa.Table) -> pd.DataFrame:
+def _decode_groups(settings: Any, universe: str, table: pa.Table) -> pd.DataFrame:
+    """Counts of detailed groups by sex and age, or of households by category."""
+    tabulation = TABULATIONS["p" if universe == PERSONS_BY_GROUP else universe]
     row, place, value = _explode_lists(table)
-    kind = table["table"].to_numpy()[row]
-    sex = np.zeros(len(row), dtype=np.int64)
-    age = np.full(len(row), -1)
-    ages = {number: _age_labels(bins) for number, bins in AGE_BINS.items()}
-    labels_of_all = {label for labels in ages.values() for label in labels}
-    every_age = sorted(labels_of_all, key=_first_age)
-    for number, labels in ages.items():
-        of_table = kind == number
-        sex[of_table] = 1 + place[of_table] // len(labels)
-        codes = np.array([every_age.index(label) for label in labels])
-        age[of_table] = codes[place[of_table] % len(labels)]
-    keys = ("region_id", "iteration_code", "table", "total_only")
-    sexes = _label_codes(("total", "male", "female"), sex)
-    cells = {"sex": sexes, "age": _label_codes(every_age, age)}
+    of_tables = [tabulation.labels_of_cells(own) for own in range(len(tabulation.names))]
+    first = np.cumsum([0, *map(len, of_tables)])
+    number = np.concatenate(of_tables)[first[table["table"].to_numpy()[row]] + place]
+    keys = ["region_id", "iteration_code", "table"]
+    labels = {"category": tabulation.labels.get("category", ())}
+    if tabulation.of_persons:
+        keys.append("total_only")
+        sexes, *ages = tabulation.labels.values()
+        labels = {"sex": sexes, "age": list(map(_age_label, *ages))}
+    cells = {name: _label_codes(own, number) for name, own in labels.items()}
     return _values(table, row, value, dict(zip(keys, keys, strict=True)), cells)
 
 
-def _decode_detailed_households(settings: Any, universe: str, table: pa.Table) -> pd.DataFrame:
-    tabulation = HOUSEHOLD_TABULATIONS[universe]
-    row, place, value = _explode_lists(table)
-    kind = table["table"].to_numpy()[row]
-    code = np.zeros(len(row), dtype=np.int64)
-    for number in range(len(tabulation.names)):
-        of_table = kind == number
-        code[of_table] = tabulation.labels_of_cells(number)[place[of_table]]
-    categories = _label_codes([*map(str, tabulation.labels["category"])], code)
-    keys = ("region_id", "iteration_code", "table")
-    return _values(table, row, value, dict(zip(keys, keys, strict=True)), {"category": categories})
+def _age_label(first: int | None, last: int | None) -> str | None:
+    """A range of ages, such as 0-17 and 65+; None for all ages."""
+    if first is None or first == last:
+        return None if first is None else str(first)
+    return f"{first}+" if last == OLDEST_AGE else f"{first}-{last}"
 
 
 def _decode_supplemental_dhc(settings: Any, universe: str, table: pa.Table) -> pd.DataFrame:
@@ -314,17 +308,6 @@ def _decode_supplemental_dhc(settings: Any, universe: str, table: pa.Table) -> p
     return _values(table, row, value, {"region": "geocode"}, cells)
 
 
-def _first_age(label: str) -> int:
-    return int(label.partition("-")[0].rstrip("+"))
-
-
-def _age_labels(firsts: Sequence[int]) -> list[str]:
-    """Labels of bins of ages by their first ages, such as 0-17 and 65+."""
-    pairs = zip(firsts, firsts[1:], strict=False)
-    ends = [f"{a}-{b - 1}" if b - a > 1 else str(a) for a, b in pairs]
-    return [*ends, f"{firsts[-1]}+"]
-
-
 PERSONS_BY_GROUP = "detailed_groups"
 """Universe of detailed groups of persons."""
 
@@ -335,11 +318,9 @@ ANSWERS: Mapping[str, Answers] = {
     "topdown": _CENSUS,
     "estimate": _CENSUS,
     "detailed-groups": Answers(
-        lambda settings: (PERSONS_BY_GROUP,), _groups_places, _decode_detailed_groups
+        lambda settings: (PERSONS_BY_GROUP,), _groups_places, _decode_groups
     ),
-    "detailed-households": Answers(
-        lambda settings: ("t3", "t4"), _groups_places, _decode_detailed_households
-    ),
+    "detailed-households": Answers(lambda settings: ("t3", "t4"), _groups_places, _decode_groups),
     "group-sizes": Answers(
         lambda settings: ("groups",),
         _places_of(lambda run, _: {own.level: own.level for own in read_plan(run).levels}),

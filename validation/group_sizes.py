@@ -150,7 +150,6 @@ def check_privacy(root: Path, failures: Failures) -> None:
     numbers = ("numbers of groups by region",) if due.exact_level else ()
     wanted = plan.Plan(
         "group-sizes",
-        privacy["dataset"],
         tuple(_measures(hierarchy, settings, due, loss, kind)),
         guarantees,
         guarantees,

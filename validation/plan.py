@@ -184,7 +184,6 @@ class Plan:
     """
 
     product: str
-    dataset: str
     measures: tuple[Measure, ...]
     guarantees: tuple[Guarantee, ...]
     stated: tuple[Guarantee, ...]
@@ -211,7 +210,9 @@ def check_plan(root: Path, wanted: Plan, settings: Mapping[str, Any], failures: 
     why_not = not_private_reason(settings)
     if content["version"] != VERSION or content["statement"]["why_not"] != why_not:
         failures.add("the plan is of another version, or says otherwise whether it is private")
-    for name in ("product", "dataset", "exact", "inputs", "counts", "are_disjoint"):
+    if content["dataset"] != settings["privacy"]["dataset"]:
+        failures.add("the plan's dataset differs from the settings")
+    for name in ("product", "exact", "inputs", "counts", "are_disjoint"):
         if getattr(found, name) != getattr(wanted, name):
             failures.add(f"the plan's {name} differ from the settings")
     _compare(found.measures, wanted.measures, "measures", failures)
@@ -338,7 +339,6 @@ def _plan_of(content: Mapping[str, Any]) -> Plan:
         statement = content["statement"]
         return Plan(
             content["product"],
-            content["dataset"],
             tuple(_record(Measure, own) for own in content["measures"]),
             tuple(_record(Guarantee, own) for own in content["guarantees"]),
             tuple(_record(Guarantee, own) for own in statement["losses"]),

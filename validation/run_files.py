@@ -63,6 +63,15 @@ def unusable_files_fail(*checks: Failures) -> Iterator[None]:
             failures.add(f"a file cannot be read ({type(error).__name__})")
 
 
+def make_checks(
+    failures: Mapping[str, Failures], *checks: tuple[str, Callable[[Failures], None]]
+) -> None:
+    """Make some checks by name, which a function each records; an unusable file is a failure."""
+    for name, check in checks:
+        with unusable_files_fail(failures[name]):
+            check(failures[name])
+
+
 def positions(values: pa.Array | pa.ChunkedArray, known: pa.StringArray) -> np.ndarray:
     """Position of each text in `known`, -1 where it is not there, as int64."""
     if isinstance(values, pa.DictionaryArray):
@@ -315,23 +324,20 @@ def pairs_of_rows(
     """Batches of as many rows from both sides, None for the side that has ended before: for every
     batch of the left, or once for the right.
     """
-    waiting: pa.RecordBatch | None = None
-    right = (batch for batch in right if batch.num_rows)
-    for batch in left:
-        while batch.num_rows:
-            if waiting is None:
-                waiting = next(right, None)
-            if waiting is None:
-                yield batch, None
-                break
-            n = min(batch.num_rows, waiting.num_rows)
-            yield batch.slice(0, n), waiting.slice(0, n)
-            batch = batch.slice(n)
-            waiting = waiting.slice(n) if n < waiting.num_rows else None
-    if waiting is None:
-        waiting = next(right, None)
-    if waiting is not None:
-        yield None, waiting
+    sides = [(batch for batch in side if batch.num_rows) for side in (left, right)]
+    one, other = (next(side, None) for side in sides)
+    while one is not None and other is not None:
+        n = min(one.num_rows, other.num_rows)
+        yield one.slice(0, n), other.slice(0, n)
+        one, other = (
+            own.slice(n) if n < own.num_rows else next(side, None)
+            for own, side in zip((one, other), sides, strict=True)
+        )
+    if other is not None:
+        yield None, other
+    while one is not None:
+        yield one, None
+        one = next(sides[0], None)
 
 
 def relative_path(path: Path) -> str:

@@ -173,7 +173,6 @@ def check_privacy(root: Path, failures: Failures) -> None:
     guarantees = (plan.Guarantee(UNIVERSE, "unbounded", Fraction(total)),)
     wanted = plan.Plan(
         "supplemental-dhc",
-        settings["privacy"]["dataset"],
         tuple(measures),
         guarantees,
         guarantees,

@@ -15,7 +15,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from .outcome import Failures, Outcome
 from .run_files import (
     UnusableRunFile,
     checked_table,
+    make_checks,
     number_texts,
     read_batches,
     read_json,
@@ -196,6 +197,11 @@ class TripsRun:
         return privacy["neighbors"] == "bounded" and privacy.get("total") != "measured"
 
     @property
+    def is_private(self) -> bool:
+        """Whether the release must be without the stamp of a run that is not."""
+        return plan.not_private_reason(self.settings) is None
+
+    @property
     def levels(self) -> tuple[int, ...]:
         """The measured levels."""
         return tuple(int(own.part.removeprefix("level_")) for own in self.planned.measures)
@@ -225,6 +231,11 @@ class TripsRun:
         folder = self.root / "estimates" / "trips" / f"level_{level:02d}"
         return self.read_level(level, folder, "count")
 
+    @cached_property
+    def leaves(self) -> tuple[np.ndarray, np.ndarray]:
+        """The leaves and their estimates."""
+        return self.estimates(self.tree.depth)
+
     def read_level(self, level: int, folder: Path, value: str) -> tuple[np.ndarray, np.ndarray]:
         """Nodes in files of one level, and their values, in the order of the rows.
 
@@ -253,17 +264,10 @@ def check_privacy(root: Path, failures: Failures) -> None:
     delta = Fraction(privacy.get("delta") or plan.REPORT_DELTA)
     most = None if loss is None else _most_trips(privacy)
     kind = plan.LAPLACE if is_histogram else plan.GAUSSIAN
-    guarantees = []
+    guarantees: tuple[plan.Guarantee, ...] = ()
     if loss is not None:
-        own = plan.Guarantee(
-            UNIVERSE,
-            privacy["neighbors"],
-            loss,
-            kind,
-            delta=delta if is_histogram else Fraction(0),
-            epsilon_delta=delta,
-        )
-        guarantees.append(own)
+        deltas = {"delta": delta if is_histogram else Fraction(0), "epsilon_delta": delta}
+        guarantees = (plan.Guarantee(UNIVERSE, privacy["neighbors"], loss, kind, **deltas),)
     if run.threshold is not None:
         _check_threshold(privacy, run.threshold, failures)
     if run.is_top_down:
@@ -290,10 +294,9 @@ def check_privacy(root: Path, failures: Failures) -> None:
     files = (f"{FOLDER}/{name}" for name in ("tree.json", "areas.parquet", "plan.json"))
     wanted = plan.Plan(
         "trips",
-        privacy["dataset"],
         tuple(measures),
-        tuple(guarantees),
-        tuple(guarantees),
+        guarantees,
+        guarantees,
         ("areas", *(("number of trips",) if run.is_exact else ())),
         frozenset(["settings.toml", *files]),
         ("confidential/trips/leaves.parquet",),
@@ -424,20 +427,18 @@ def run_checks(root: Path, release: Path) -> tuple[Outcome, ...]:
     failures = {name: Failures() for name in names}
     with unusable_files_fail(*failures.values()):
         run = TripsRun.read(root)
-        names = {**ALWAYS, **TOP_DOWN} if run.is_top_down else dict(ALWAYS)
-        is_private = plan.not_private_reason(run.settings) is None
-        with unusable_files_fail(failures["privacy_accounting"]):
-            check_privacy(root, failures["privacy_accounting"])
-        with unusable_files_fail(failures["measured_loss_is_the_budget"]):
-            check_losses(run, failures["measured_loss_is_the_budget"])
-        with unusable_files_fail(failures["measurements_are_complete"]):
-            _check_measured(run, failures["measurements_are_complete"])
-        leaves = run.estimates(run.tree.depth)
+        make_checks(
+            failures,
+            ("privacy_accounting", partial(check_privacy, root)),
+            ("measured_loss_is_the_budget", partial(check_losses, run)),
+            ("measurements_are_complete", partial(_check_measured, run)),
+            ("table_is_the_estimates", partial(_check_table, run, release)),
+            ("range_queries_add_up", partial(_check_range_queries, run, release)),
+        )
         if run.is_top_down:
             _check_levels(run, failures)
-        _check_table(run.tree, leaves, release, is_private, failures["table_is_the_estimates"])
-        own = failures["range_queries_add_up"]
-        _check_range_queries(run.tree, leaves, release, is_private, own)
+        else:
+            names = dict(ALWAYS)
     return tuple(failures[name].outcome(name, UNIVERSE, detail) for name, detail in names.items())
 
 
@@ -484,55 +485,34 @@ def _check_levels(run: TripsRun, failures: Mapping[str, Failures]) -> None:
         above = _sums(nodes, counts)
 
 
-def _check_table(
-    tree: TripsTree,
-    leaves: tuple[np.ndarray, np.ndarray],
-    folder: Path,
-    is_private: bool,
-    failures: Failures,
-) -> None:
-    with unusable_files_fail(failures):
-        table = checked_table(folder, "trips", is_private=is_private, failures=failures)
-        names = [column["name"] for column in tree.columns]
-        if table.column_names != [*names, "count"]:
-            raise UnusableRunFile("trips.parquet has other columns than the input")
-        parts = []
-        for number, areas in enumerate(tree.areas):
-            (column,) = (
-                c for c in tree.columns if c["dimension"] == number and c["depth"] == len(areas) - 1
-            )
-            codes = areas[-1].codes.astype("int64") if column["is_integer"] else areas[-1].codes
-            parts.append(codes.get_indexer(table[column["name"]].to_pandas()))
-            failures.add_each(
-                parts[-1] < 0, lambda i: f"row {i} of trips.parquet has no known area"
-            )
-        if failures.count:
-            return
-        nodes = np.ravel_multi_index(parts, tree.sizes(tree.depth))
-        if pc.any(pc.equal(table["count"], 0)).as_py() or not _are_distinct(nodes):
-            failures.add("trips.parquet has rows of zero trips, or two rows of one cell")
-        if not _sums(nodes, table["count"].to_numpy()).equals(_sums(*leaves)):
-            failures.add("trips.parquet is not the estimates of the leaves")
+def _check_table(run: TripsRun, release: Path, failures: Failures) -> None:
+    table = checked_table(release, "trips", is_private=run.is_private, failures=failures)
+    tree = run.tree
+    if table.column_names != [*(column["name"] for column in tree.columns), "count"]:
+        raise UnusableRunFile("trips.parquet has other columns than the input")
+    finest = {
+        tree.names[column["dimension"]]: table[column["name"]].cast(pa.string())
+        for column in tree.columns
+        if column["depth"] == len(tree.areas[column["dimension"]]) - 1
+    }
+    nodes = nodes_of(tree, tree.depth, pa.table(finest), "trips.parquet")
+    if pc.any(pc.equal(table["count"], 0)).as_py() or not _are_distinct(nodes):
+        failures.add("trips.parquet has rows of zero trips, or two rows of one cell")
+    if not _sums(nodes, table["count"].to_numpy()).equals(_sums(*run.leaves)):
+        failures.add("trips.parquet is not the estimates of the leaves")
 
 
-def _check_range_queries(
-    tree: TripsTree,
-    leaves: tuple[np.ndarray, np.ndarray],
-    folder: Path,
-    is_private: bool,
-    failures: Failures,
-) -> None:
-    with unusable_files_fail(failures):
-        table = checked_table(folder, "range_queries", is_private=is_private, failures=failures)
-        nodes, counts = leaves
-        for level in range(tree.depth, -1, -1):
-            if level < tree.depth:
-                nodes = tree.parents(level + 1, nodes)
-            due, rows = _sums(nodes, counts), table.filter(pc.equal(table["level"], level))
-            nodes, counts = due.index.to_numpy(), due.to_numpy()
-            stated = nodes_of(tree, level, rows, "range_queries.parquet")
-            if not due.equals(_sums(stated, rows["count"].to_numpy())):
-                failures.add(f"the range queries of level {level} are not sums of the table")
+def _check_range_queries(run: TripsRun, release: Path, failures: Failures) -> None:
+    table = checked_table(release, "range_queries", is_private=run.is_private, failures=failures)
+    (nodes, counts), tree = run.leaves, run.tree
+    for level in range(tree.depth, -1, -1):
+        if level < tree.depth:
+            nodes = tree.parents(level + 1, nodes)
+        due, rows = _sums(nodes, counts), table.filter(pc.equal(table["level"], level))
+        nodes, counts = due.index.to_numpy(), due.to_numpy()
+        stated = nodes_of(tree, level, rows, "range_queries.parquet")
+        if not due.equals(_sums(stated, rows["count"].to_numpy())):
+            failures.add(f"the range queries of level {level} are not sums of the table")
 
 
 def _sums(nodes: np.ndarray, counts: np.ndarray) -> pd.Series:

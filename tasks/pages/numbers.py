@@ -48,11 +48,7 @@ def format_delta(value: Fraction | str | None) -> str:
     if not exact:
         return "0"
     rounded = _round_up(exact)
-    if rounded >= Decimal("0.001"):
-        return f"{rounded:f}"
-    digits = "".join(map(str, rounded.as_tuple().digits))
-    mantissa = digits[0] + (f".{digits[1:]}" if digits[1:] else "")
-    return f"{mantissa}e{rounded.adjusted()}"
+    return f"{rounded:f}" if rounded >= Decimal("0.001") else f"{rounded:e}"
 
 
 def format_rho(value: Fraction | str) -> str:

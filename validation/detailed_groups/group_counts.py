@@ -328,7 +328,8 @@ def check_texts(
     for name, labels in promise.tabulation.texts.items():
         for batch in _text_batches(folder / name, labels, promise, failures[FILES]):
             group = promise.numbers(*batch.columns[:3])
-            rows.append((group, row_codes(batch, promise.tabulation), batch["COUNT"].to_numpy()))
+            code = row_codes(batch, labels, promise.tabulation)
+            rows.append((group, code, batch["COUNT"].to_numpy()))
     _check_rows("the text files", rows, promise, counts, failures)
 
 
@@ -349,7 +350,7 @@ def check_tidy(
             here = pa.array(np.flatnonzero(table >= 0))
             part = batch.take(here)
             group = promise.numbers(*(part[key] for key in _TIDY_KEY[:3]))
-            code = row_codes(part, promise.tabulation)
+            code = row_codes(part, promise.tabulation.labels, promise.tabulation)
             # Totals of persons are all in the first table, other rows in the table of their group.
             due = counts.table[np.maximum(group, 0)]
             if promise.tabulation is PERSONS:
@@ -477,11 +478,9 @@ def _tidy_batches(path: Path, promise: Promise, failures: Failures) -> Iterator[
     """Yield rows of the tidy file of the release; record failures of the file. Raises
     UnusableRunFile for a file without its columns.
     """
-    coded, further = [*_TIDY_KEY], ["category_code"]
+    columns = [*_TIDY_KEY, *_NUMBERS, *promise.tabulation.labels]
     if promise.tabulation is PERSONS:
-        coded += ["sex", "measured_at"]
-        further = ["age_start", "age_end"]
-    columns = [*coded, *_NUMBERS, *further]
-    with open_parquet(path, columns, coded) as file:
+        columns.append("measured_at")
+    with open_parquet(path, columns, as_dictionary=columns) as file:
         check_stamp(path, is_private=promise.is_private, failures=failures)
         yield from file.iter_batches(batch_size=ROWS_PER_BATCH, columns=columns)

@@ -87,7 +87,6 @@ def check_plan_of(root: Path, promised: Sequence[Promise], failures: Failures) -
     every = ((kind, number) for kind in universe.REGION_TYPES for number in universe.LEVELS)
     wanted = plan.Plan(
         "detailed-groups" if of_persons else "detailed-households",
-        settings["privacy"]["dataset"],
         tuple(measures),
         () if infinite else tuple(_guarantee(own.tabulation.universe, [own]) for own in promised),
         () if infinite else _stated_guarantees(promised),

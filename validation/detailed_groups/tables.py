@@ -6,12 +6,13 @@ ones. Persons have a total, or sex by age in 4, 9 or 23 bins; households have a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ..run_files import positions
 
@@ -37,8 +38,9 @@ class Tabulation:
     universe : name in the plan.
     folder : of the measurements.
     tables : the names, and `rows` of each.
-    texts : the released text files, with the columns between keys and count.
-    tidy : the released Parquet file.
+    codes : the code of a row by its labels, separated by blanks; "*" is for all ages.
+    texts : the released text files, with the columns of labels.
+    tidy, labels : the released Parquet file, and its columns of labels.
     """
 
     key: str
@@ -46,8 +48,10 @@ class Tabulation:
     folder: str
     tables: tuple[str, ...]
     rows: tuple[Rows, ...]
+    codes: Mapping[str, int]
     texts: Mapping[str, tuple[str, ...]]
     tidy: str
+    labels: tuple[str, ...]
 
     @cached_property
     def n_cells(self) -> np.ndarray:
@@ -74,12 +78,6 @@ _SEXES = {"total": 0, "1": 1, "2": 2, "male": 1, "female": 2}
 _RANGES = sorted({ages for starts in AGE_BINS.values() for ages in _bins(starts)})
 _OF_SEX = 1 + len(_RANGES)
 """Codes of a sex: its marginal, then each range of ages."""
-_RANGE_OF = np.full((OLDEST_AGE + 2, OLDEST_AGE + 2), -1)
-_RANGE_OF[0, 0] = 0
-for _number, (_start, _end) in enumerate(_RANGES):
-    _RANGE_OF[1 + _start, 1 + _end] = 1 + _number
-_AGES = {"*": 0} | {str(age): 1 + age for age in range(OLDEST_AGE + 1)}
-"""Positions of ages in `_RANGE_OF`, the first of which is all ages."""
 
 
 def _sex_by_age(starts: tuple[int, ...]) -> Rows:
@@ -98,8 +96,14 @@ PERSONS = Tabulation(
     "detailed_groups",
     ("T01001", "T02001", "T02002", "T02003"),
     ({TOTAL: (0, 1)}, *map(_sex_by_age, AGE_BINS.values())),
+    {
+        f"{start} {end} {name}": sex * _OF_SEX + number
+        for name, sex in _SEXES.items()
+        for number, (start, end) in enumerate([("*", "*"), *_RANGES])
+    },
     {"t1.csv": (), "t2.csv": ("AGESTART", "AGEEND", "SEX")},
     "population_groups.parquet",
+    ("age_start", "age_end", "sex"),
 )
 TYPES = Tabulation(
     "h_t3",
@@ -122,8 +126,10 @@ TYPES = Tabulation(
             8: (4, 5),
         },
     ),
+    {str(code): code for code in range(9)},
     {"t3.csv": ("T3_DATA_CELL",)},
     "detailed_households.parquet",
+    ("category_code",),
 )
 """Codes: 0 all, 1 families, 2 married couples, 3 other families, 4 of a man, 5 of a woman, 6
 nonfamilies, 7 alone, 8 not alone."""
@@ -133,44 +139,23 @@ TENURES = Tabulation(
     "detailed_households/t4",
     ("T04001", "T04002"),
     ({0: (0, 1)}, {0: (0, 3), 1: (0, 1), 2: (1, 2), 3: (2, 3)}),
+    {str(code): code for code in range(4)},
     {"t4.csv": ("T4_DATA_CELL",)},
     "detailed_households.parquet",
+    ("category_code",),
 )
 """Codes: 0 all, 1 with a mortgage, 2 free and clear, 3 rented."""
 
 
-def row_codes(batch: pa.RecordBatch, tabulation: Tabulation) -> np.ndarray:
-    """The code of each row of a released file, -1 for a code of no table; shape (n,), int64."""
-    columns = {name.lower(): batch.column(name) for name in batch.schema.names}
-    data_cell = f"{tabulation.key[2:]}_data_cell"
-    if "sex" in columns:
-        sex = look_up_texts(columns["sex"], _SEXES)
-        ages = [
-            _place_of_age(columns[name if name in columns else name.replace("_", "")])
-            for name in ("age_start", "age_end")
-        ]
-        known = (sex >= 0) & (ages[0] >= 0) & (ages[1] >= 0)
-        ranges = _RANGE_OF[ages[0], ages[1]]
-        return np.where(known & (ranges >= 0), sex * _OF_SEX + ranges, -1)
-    if "category_code" in columns:
-        code = columns["category_code"].to_numpy().astype(np.int64)
-        return np.where((code >= 0) & (code < tabulation.bounds.shape[1]), code, -1)
-    if data_cell in columns:
-        return look_up_texts(
-            columns[data_cell], {str(n): n for n in range(tabulation.bounds.shape[1])}
-        )
-    return np.full(batch.num_rows, TOTAL, dtype=np.int64)
+def row_codes(batch: pa.RecordBatch, labels: Sequence[str], tabulation: Tabulation) -> np.ndarray:
+    """The code of each row by its columns of labels, TOTAL without any and -1 for labels of no
+    table; shape (n,), int64."""
+    if not labels:
+        return np.full(batch.num_rows, TOTAL, dtype=np.int64)
+    texts = (pc.fill_null(batch[name].cast(pa.string()), "*") for name in labels)
+    return look_up_texts(pc.binary_join_element_wise(*texts, " "), tabulation.codes)
 
 
 def look_up_texts(column: pa.Array, known: Mapping[str, int]) -> np.ndarray:
     """The number of each text of a column, -1 for none."""
     return np.array([*known.values(), -1])[positions(column, pa.array(list(known), pa.string()))]
-
-
-def _place_of_age(column: pa.Array) -> np.ndarray:
-    if not pa.types.is_integer(column.type):
-        return look_up_texts(column, _AGES)
-    age = column.fill_null(-1).to_numpy().astype(np.int64) + 1
-    # A null alone is all ages.
-    is_wrong = (age > OLDEST_AGE + 1) | ((age <= 0) & column.is_valid().to_numpy(False))
-    return np.where(is_wrong, -1, age)

@@ -41,7 +41,6 @@ def check_privacy(root: Path, failures: Failures) -> None:
     guarantees = tuple(_guarantees(declaration, plan, failures))
     expected = Plan(
         "topdown",
-        declaration.settings["privacy"]["dataset"],
         tuple(_measures(declaration)),
         guarantees,
         guarantees,

@@ -17,7 +17,7 @@ import numpy as np
 from scipy import sparse
 
 from ..outcome import Failures, Outcome
-from ..run_files import UnusableRunFile, check_text, unusable_files_fail
+from ..run_files import UnusableRunFile, check_text, make_checks, unusable_files_fail
 from . import measurements, microdata, spine, tables
 from .conditions import AGREE, BOUNDS, COMPLETE, EXACT, HELD, RELATIONS, ZEROS, HeldLevels
 from .declaration import Budget, Cells, Declaration, PublicAreas, no_counts
@@ -93,9 +93,7 @@ class Findings:
     def made_by(cls, *checks: tuple[str, Callable[[Failures], None]]) -> Findings:
         """Those of some checks, which a function each records; an unusable file is one of them."""
         found = cls({name: Failures() for name, _ in checks})
-        for name, make in checks:
-            with unusable_files_fail(found.failures[name]):
-                make(found.failures[name])
+        make_checks(found.failures, *checks)
         return found
 
     def add(self, further: Findings, *, is_repeated: bool) -> None:
