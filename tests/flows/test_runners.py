@@ -75,8 +75,7 @@ def test_dask_gives_what_one_process_gives(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("prefect_server")
 @pytest.mark.slow
-@pytest.mark.soak(20)
-@pytest.mark.parametrize("runner", ["dask", "processes"])
+@pytest.mark.parametrize("runner", [pytest.param("dask", marks=pytest.mark.soak(20)), "processes"])
 def test_workers_of_the_run_s_own_give_what_one_process_gives(runner: str, tmp_path: Path) -> None:
     """A cluster, and processes; which they are concerns no product: this one takes least time."""
     if runner == "dask":
