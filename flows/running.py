@@ -323,6 +323,8 @@ def lock_run(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDir
             settings = prepared
         set_resume_hint(run_directory)
         try:
+            if run.read_manifest()["status"] != "complete":
+                run.update_manifest(status="running")
             yield run, settings
         except Exception as error:
             public = explain_error(error, run_directory, settings.run)

@@ -315,14 +315,14 @@ def start_run(
             "input_digests": {},
             "code_version": code_version(),
             "created": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
-            "status": "running",
+            "status": "prepared",
             "stages": {},
         }
         run.write_manifest(manifest)
     elif not run.release.exists():
         if manifest["code_version"] != code_version():
             discard_stages(run)
-        run.update_manifest(code_version=code_version(), status="running")
+        run.update_manifest(code_version=code_version(), status="prepared")
 
 
 def _stamp(run: RunDirectory, stamp: str | None) -> None:

@@ -98,7 +98,7 @@ def test_a_run_that_was_killed_before_its_manifest_begins_again(run: RunDirector
     for name in (LOCK, IDENTITY, "settings.toml.0a1b2c3d.part", "manifest.json.0a1b2c3d.part"):
         (run.root / name).touch()
     start_run(run, product="topdown", settings_text="")
-    assert run.read_manifest()["status"] == "running"
+    assert run.read_manifest()["status"] == "prepared"
     assert not list(run.root.glob("*.part"))
 
 
