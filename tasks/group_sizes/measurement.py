@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -64,17 +65,14 @@ def level_errors(plan: MeasuredLevels) -> LevelErrors:
     """
     levels = distinct_levels(plan)
     names = {depth: level.level for depth, level in enumerate(levels)}
-    moved = [level.moved or 0 for level in levels]
+    moved = enumerate(level.moved or 0 for level in levels)
     if plan.rho is None:
-        units = {depth: 2.0 * own**2 for depth, own in enumerate(moved)}
-        return LevelErrors(names, units, None, 2, "epsilon")
-    units = {depth: own / 2 for depth, own in enumerate(moved)}
-    if plan.vector == CHAINED_CUMULATIVE_GROUP_SIZES:
-        return LevelErrors(names, units, None, 1, "rho")
-    numbers = [level.areas or 1 for level in levels]
-    fanouts = tuple(below / above for above, below in zip(numbers, numbers[1:], strict=False))
-    tree = RegularTree(fanouts, is_root_exact=False, is_combined=plan.mechanism != TOPDOWN)
-    return LevelErrors(names, units, tree, 1, "rho")
+        return LevelErrors(names, {n: 2.0 * own**2 for n, own in moved}, None, 2, "epsilon")
+    tree = None
+    if plan.vector != CHAINED_CUMULATIVE_GROUP_SIZES:
+        fanouts = tuple((low.areas or 1) / (up.areas or 1) for up, low in pairwise(levels))
+        tree = RegularTree(fanouts, is_root_exact=False, is_combined=plan.mechanism != TOPDOWN)
+    return LevelErrors(names, {n: own / 2 for n, own in moved}, tree, 1, "rho")
 
 
 def distinct_levels(plan: MeasuredLevels) -> list[Measure]:

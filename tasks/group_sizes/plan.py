@@ -52,6 +52,7 @@ from ..ledger.accounting import BOUNDED, PURE_DP, UNBOUNDED, ZCDP, Guarantee
 from ..ledger.plan import Measure, UniversePlan
 from ..noise.distributions import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, Noise
 from ..runs.directory import RunDirectory
+from ..runs.errors import InputRefused
 
 UNIVERSE = "groups"
 """The universe in the names of measurement and estimate folders."""
@@ -189,10 +190,6 @@ LARGEST_NOISE_IN_SCALES = 64
 LARGEST_SUM = 1 << 59
 
 
-class ImpossiblePlan(ValueError):
-    """Noise of such a scale would leave 64-bit integers."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """The plan of a run; `groups` is the public total, sizes run from smallest to largest.
@@ -301,7 +298,7 @@ def calibrate(
     A level's noise has the scale sensitivity / (epsilon share), or as sigma^2 the squared
     sensitivity / (2 rho share).
 
-    Raises ImpossiblePlan if sums of noisy counts could leave 64 bits.
+    Raises InputRefused if sums of noisy counts could leave 64 bits.
     """
     is_squared = plan.rho is not None
     loss = plan.loss if plan.rho is None else 2 * plan.rho
@@ -352,4 +349,7 @@ def _refuse_overflow(plan: Plan, loss: Fraction) -> None:
         (level.answers or 0) * weight for level, weight in zip(plan.levels, weights, strict=True)
     )
     if largest * max(n_values, 16 * sum(weights)) >= LARGEST_SUM:
-        raise ImpossiblePlan
+        raise InputRefused(
+            "The noise would not fit 64-bit integers: spend more, or choose another mechanism, "
+            "fewer regions or a smaller mechanism.largest_size."
+        )

@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ...geography.hierarchy import AreaLevel
 from ..pages.document import Cell, Document, Table
 from ..products.budget import Cost
 from ..products.comparison import errors_table, write_errors
@@ -67,21 +68,12 @@ def write_tables(
     smallest_size: int,
 ) -> None:
     """Write both tables from the counts (n, n_sizes) of every level, the table of sizes last."""
+    named = list(zip(hierarchy.levels, levels, strict=True))
     totals = (
-        pa.record_batch(
-            [
-                pa.array(np.full(len(level), level.name, dtype=object)),
-                pa.array(level.codes),
-                pa.array(counts.sum(axis=1)),
-            ],
-            schema=TOTALS_SCHEMA,
-        )
-        for level, counts in zip(hierarchy.levels, levels, strict=True)
+        _rows(level, np.arange(len(level)), TOTALS_SCHEMA, counts.sum(axis=1))
+        for level, counts in named
     )
-    sizes = (
-        _sizes(level.name, level.codes, counts, smallest_size)
-        for level, counts in zip(hierarchy.levels, levels, strict=True)
-    )
+    sizes = (_sizes(level, counts, smallest_size) for level, counts in named)
     is_quoted = any(
         character in text
         for level in hierarchy.levels
@@ -93,21 +85,20 @@ def write_tables(
     write_rows(folder / GROUP_SIZES, SIZES_SCHEMA, sizes, form)
 
 
-def _sizes(
-    name: str, regions: np.ndarray, counts: np.ndarray, smallest_size: int
-) -> pa.RecordBatch:
+def _sizes(level: AreaLevel, counts: np.ndarray, smallest_size: int) -> pa.RecordBatch:
     n_regions, n_sizes = counts.shape
-    region = np.repeat(np.arange(n_regions, dtype=np.int32), n_sizes)
-    size = np.arange(smallest_size, smallest_size + n_sizes)
-    return pa.record_batch(
-        [
-            pa.repeat(pa.scalar(name), counts.size),
-            pa.array(regions, pa.string()).take(pa.array(region)),
-            pa.array(np.tile(size, n_regions)),
-            pa.array(counts.reshape(-1)),
-        ],
-        schema=SIZES_SCHEMA,
-    )
+    region = np.repeat(np.arange(n_regions), n_sizes)
+    size = np.tile(np.arange(smallest_size, smallest_size + n_sizes), n_regions)
+    return _rows(level, region, SIZES_SCHEMA, size, counts.reshape(-1))
+
+
+def _rows(
+    level: AreaLevel, region: np.ndarray, schema: pa.Schema, *numbers: np.ndarray
+) -> pa.RecordBatch:
+    """Rows of a level by the places of their regions `(n,)`, with columns of numbers."""
+    regions = pa.array(level.codes, pa.string()).take(pa.array(region))
+    names = pa.repeat(pa.scalar(level.name), len(region))
+    return pa.record_batch([names, regions, *map(pa.array, numbers)], schema=schema)
 
 
 def settings_of_release(

@@ -70,45 +70,32 @@ LARGEST_SUM = 1 << 60
 
 
 @njit(cache=True, nogil=True)
-def _pool(
-    value: np.ndarray,
-    weight: np.ndarray,
-    block_sum: np.ndarray,
-    block_weight: np.ndarray,
-    block_size: np.ndarray,
-    result: np.ndarray,
-) -> None:
-    """Pool one chain; `value` holds w_j a_j. The block arrays are work space."""
-    n_blocks = 0
-    for j in range(value.size):
-        total, heft, size = value[j], weight[j], np.int64(1)
-        smallest = -((heft - 2 * total) // (2 * heft))
-        while n_blocks and result[n_blocks - 1] >= smallest:
-            n_blocks -= 1
-            total += block_sum[n_blocks]
-            heft += block_weight[n_blocks]
-            size += block_size[n_blocks]
-            smallest = -((heft - 2 * total) // (2 * heft))
-        block_sum[n_blocks], block_weight[n_blocks] = total, heft
-        block_size[n_blocks], result[n_blocks] = size, smallest
-        n_blocks += 1
-    # Blocks are at most as many as places, so that spreading from the end overwrites none unread.
-    end = value.size
-    for block in range(n_blocks - 1, -1, -1):
-        smallest = result[block]
-        for j in range(end - block_size[block], end):
-            result[j] = smallest
-        end -= block_size[block]
-
-
-@njit(cache=True, nogil=True)
-def _pool_rows(value: np.ndarray, weight: np.ndarray, result: np.ndarray) -> None:
-    n = value.shape[1]
+def _pool_rows(weighted: np.ndarray, weight: np.ndarray, result: np.ndarray) -> None:
+    """Pool the chain of each row; `weighted` holds w_j a_j."""
+    n = weighted.shape[1]
     block_sum = np.empty(n, np.int64)
     block_weight = np.empty(n, np.int64)
     block_size = np.empty(n, np.int64)
-    for row in range(value.shape[0]):
-        _pool(value[row], weight, block_sum, block_weight, block_size, result[row])
+    for row in range(weighted.shape[0]):
+        value, pooled, n_blocks = weighted[row], result[row], 0
+        for j in range(n):
+            total, heft, size = value[j], weight[j], np.int64(1)
+            smallest = -((heft - 2 * total) // (2 * heft))
+            while n_blocks and pooled[n_blocks - 1] >= smallest:
+                n_blocks -= 1
+                total += block_sum[n_blocks]
+                heft += block_weight[n_blocks]
+                size += block_size[n_blocks]
+                smallest = -((heft - 2 * total) // (2 * heft))
+            block_sum[n_blocks], block_weight[n_blocks] = total, heft
+            block_size[n_blocks], pooled[n_blocks] = size, smallest
+            n_blocks += 1
+        # Blocks are at most as many as places, so that spreading from the end overwrites none
+        # unread.
+        end = n
+        for block in range(n_blocks - 1, -1, -1):
+            pooled[end - block_size[block] : end] = pooled[block]
+            end -= block_size[block]
 
 
 def isotonic_integers(
@@ -222,20 +209,19 @@ def estimate_plan(
     hierarchy has the measured levels with the root and the exact level; the other levels have the
     regions of one of these, or are sums of those below.
     """
-    first = merged_levels(hierarchy.n_regions)
-    rows, kept = None, {0, *plan.measured}
+    first, rows = merged_levels(hierarchy.n_regions), None
+    depths = sorted({0, *plan.measured})
     if exact is not None:
-        kept |= {first[hierarchy.names.index(plan.exact_level)]}
-    depths = sorted(kept)
-    if exact is not None:
-        rows = Rows(depths.index(first[hierarchy.names.index(plan.exact_level)]), exact)
+        own = first[hierarchy.names.index(plan.exact_level)]
+        depths = sorted({own, *depths})
+        rows = Rows(depths.index(own), exact)
     measured, weights = [noisy[own] for own in depths], [plan.weights[own] for own in depths]
     program = Program(measured, hierarchy.restricted(depths), plan.groups, weights, rows)
     estimates = dict(zip(depths, estimate_sizes(plan.mechanism, program), strict=True))
     for depth in reversed(range(len(noisy))):
-        if depth not in estimates and first[depth] in estimates:
+        if first[depth] in estimates:
             estimates[depth] = estimates[first[depth]]
-        elif depth not in estimates:
+        else:
             children = hierarchy.children(depth)[:-1]
             estimates[depth] = np.add.reduceat(estimates[depth + 1], children, axis=0)
     return [estimates[depth] for depth in range(len(noisy))]

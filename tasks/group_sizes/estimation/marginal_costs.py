@@ -191,9 +191,9 @@ class _Tree(NamedTuple):
     """Counts above the finest level: a node for each size and region, and the root for the total.
 
     Nodes are numbered level by level, within a level by size and then by region; the root comes
-    last. A node's children are `n_children` nodes from `first_child` on. Nodes of the bottom level
-    have the noisy counts noisy_leaf[leaf_start[i] : leaf_start[i + 1]] instead, where i counts
-    from the level's first node. Ties go to children by position, the `favoured`-th first.
+    last. A node's children are `n_children` nodes from `first_child` on, or for nodes of the bottom
+    level as many entries of `noisy_leaf`, the noisy counts of the finest level. Ties go to children
+    by position, the `favoured`-th first.
     """
 
     level_start: np.ndarray
@@ -203,7 +203,6 @@ class _Tree(NamedTuple):
     favoured: np.ndarray
     weight: np.ndarray
     noisy: np.ndarray
-    leaf_start: np.ndarray
     noisy_leaf: np.ndarray
     leaf_weight: int
 
@@ -269,10 +268,8 @@ def _tree(program: Program) -> _Tree:
         n_children[nodes] = np.tile(children, n_sizes)
         favoured[nodes] = (size % children).reshape(-1)
         below = size * hierarchy.n_regions[depth + 1] + offsets[:-1]
-        if depth + 1 < len(n_regions):
-            first_child[nodes] = (level_start[depth + 1] + below).reshape(-1)
-        else:
-            leaf_start = np.append(below.reshape(-1), n_sizes * hierarchy.n_leaves)
+        is_bottom = depth + 1 == len(n_regions)
+        first_child[nodes] = (below + (0 if is_bottom else level_start[depth + 1])).reshape(-1)
         if depth:
             above = size * n_regions[depth - 1] + hierarchy.levels[depth].parent
             parent[nodes] = (level_start[depth - 1] + above).reshape(-1)
@@ -285,7 +282,6 @@ def _tree(program: Program) -> _Tree:
         favoured,
         weight,
         values,
-        leaf_start.astype(np.int64),
         np.ascontiguousarray(noisy[-1].T, dtype=np.int64).reshape(-1),
         int(weights[-1]),
     )
@@ -316,7 +312,7 @@ def _solve(total: int, tree: _Tree, state: _State) -> np.ndarray:
     root = count.size - 1
     bottom, bottom_stop = tree.level_start[-2], tree.level_start[-1]
     for v in range(bottom, bottom_stop):
-        start, stop = tree.leaf_start[v - bottom], tree.leaf_start[v - bottom + 1]
+        start, stop = tree.first_child[v], tree.first_child[v] + tree.n_children[v]
         sort_segment(tree.noisy_leaf, start, stop, state.prefix, state.breakpoint_)
         count[v] = max(np.int64(0), tree.noisy[v])
     for v in range(bottom_stop - 1, -1, -1):
@@ -341,7 +337,7 @@ def _solve(total: int, tree: _Tree, state: _State) -> np.ndarray:
 
     result = np.empty_like(tree.noisy_leaf)
     for v in range(bottom, bottom_stop):
-        start, stop = tree.leaf_start[v - bottom], tree.leaf_start[v - bottom + 1]
+        start, stop = tree.first_child[v], tree.first_child[v] + tree.n_children[v]
         level = unit_level(count[v], start, stop, state.prefix, state.breakpoint_)
         fill(tree.noisy_leaf, start, stop, count[v], level, tree.favoured[v], result)
     return result
@@ -426,8 +422,7 @@ def _price_bottom(v: int, step: np.int64, tree: _Tree, state: _State) -> None:
     Among a step's units below, the middle one represents all. At length 1 that is exact, and at any
     length the cost never falls as the count grows.
     """
-    i = v - tree.level_start[-2]
-    start, stop = tree.leaf_start[i], tree.leaf_start[i + 1]
+    start, stop = tree.first_child[v], tree.first_child[v] + tree.n_children[v]
     n, middle = state.held[v], (step + 1) // 2
     own = 2 * (n - tree.noisy[v])
     below = 2 * unit_level(n + middle, start, stop, state.prefix, state.breakpoint_) - 1

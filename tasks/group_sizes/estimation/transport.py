@@ -85,7 +85,7 @@ def _network(program: Program, rows: Rows) -> _Network:
     n_nodes = [hierarchy.n_regions[level] * n_sizes for level in depths[:-1]]
     node_start = n_rows + np.cumsum([0, *n_nodes])
     sink = int(node_start[-1])
-    tails, heads, targets, heft = [], [], [], []
+    arcs = []
     for place in range(len(depths) - 1, -1, -1):
         level = depths[place]
         n = hierarchy.n_regions[level]
@@ -98,13 +98,9 @@ def _network(program: Program, rows: Rows) -> _Network:
             head = (node_start[place - 1] + parent[:, None] * n_sizes + size).reshape(-1)
         else:
             head = np.full(n * n_sizes, sink)
-        tails.append(tail)
-        heads.append(head)
-        targets.append(noisy[level].reshape(-1))
-        heft.append(np.full(n * n_sizes, weights[level]))
-    tail, head, target, weight = (
-        np.concatenate(parts).astype(np.int64) for parts in (tails, heads, targets, heft)
-    )
+        weight = np.full(n * n_sizes, weights[level])
+        arcs.append(np.array([tail, head, noisy[level].reshape(-1), weight], dtype=np.int64))
+    tail, head, target, weight = map(np.ascontiguousarray, np.concatenate(arcs, axis=1))
     supply = np.zeros(sink + 1, dtype=np.int64)
     supply[:n_rows] = rows.totals
     supply[sink] = -int(rows.totals.sum())
@@ -280,8 +276,7 @@ def _discharge(
             least = np.int64(1) << 62
             for place in range(network.first[i], network.first[i + 1]):
                 arc = network.touching[place]
-                is_out = network.tail[arc] == i
-                j = network.head[arc] if is_out else network.tail[arc]
+                is_out, j = network.tail[arc] == i, _other_end(network, arc, i)
                 if not is_out and flow[arc] == 0:
                     continue
                 gain = price[i] - price[j]

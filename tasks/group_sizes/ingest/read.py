@@ -50,7 +50,6 @@ from ..plan import (
     KEEP_ROWS,
     TOPDOWN,
     UNIVERSE,
-    ImpossiblePlan,
     Plan,
     calibrate,
     default_mechanism,
@@ -190,13 +189,7 @@ def plan_of(settings: GroupSizesSettings, hierarchy: RegionHierarchy, groups: in
         exact_level=exact_level(settings, hierarchy),
     )
     by_level = None if shares is None else [shares[name] for name in names]
-    try:
-        return calibrate(plan, names, n_regions, by_level)
-    except ImpossiblePlan:
-        raise InputRefused(
-            "The noise would not fit 64-bit integers: spend more, or choose another mechanism, "
-            "fewer regions or a smaller mechanism.largest_size."
-        ) from None
+    return calibrate(plan, names, n_regions, by_level)
 
 
 def exact_level(settings: GroupSizesSettings, hierarchy: RegionHierarchy) -> str | None:
