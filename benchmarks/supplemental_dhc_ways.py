@@ -62,8 +62,7 @@ def main() -> None:
             for seed in range(1, len(populations) + 1)
         ],
         "one population": [
-            indexed(rows_of_population(folder, [LEVEL]).to_pandas())["estimate"]
-            for folder in populations
+            indexed(rows_of_population(folder, [LEVEL]))["estimate"] for folder in populations
         ],
     }
     errors = {name: root_mean_square(found, truth) for name, found in ways.items()}

@@ -221,4 +221,4 @@ def people_in_households(
     """
     from spineflow.tasks.supplemental_dhc.estimation import rows_of_population  # 0.6 s
 
-    return rows_of_population(Path(release), levels).to_pandas()
+    return rows_of_population(Path(release), levels)

@@ -302,31 +302,25 @@ class NoisyCounts:
             raise ValueError("counts without noise have no posterior")
         return count_posterior(self.noisy(cells), sigma_squared * len(cells.numbers))
 
-    @property
-    def is_noisy(self) -> bool:
-        """Whether there is noise."""
-        return all(value is not None for value in self.sigma_squared.values())
 
-
-def estimate_row(row: Row, noisy: NoisyCounts) -> tuple[float | None, Estimate | None]:
-    """The noisy value of a row, and its estimate; None where there is nothing to divide by."""
-    count = noisy.noisy(row.counted)
+def estimate_row(row: Row, noisy: NoisyCounts) -> tuple[float, Estimate]:
+    """The noisy value of a row, NaN where there is nothing to divide by, and its estimate; without
+    noise these are the same.
+    """
+    households = 1 if row.of is None else noisy.noisy(row.of)
+    value = noisy.noisy(row.counted) / households if households > 0 else np.nan
+    if None in noisy.sigma_squared.values():
+        return value, Estimate(value, value, value)
+    counted = noisy.posterior(row.counted)
     if row.of is None:
-        if not noisy.is_noisy:
-            return float(count), Estimate(count, count, count)
-        return float(count), noisy.posterior(row.counted).estimate()
-    households = noisy.noisy(row.of)
-    value = count / households if households > 0 else None
-    if not noisy.is_noisy:
-        return value, None if value is None else Estimate(value, value, value)
+        return value, counted.estimate()
     rest = None
     if row.whole is not None and row.whole != row.counted:
         numbers = tuple(n for n in row.whole.numbers if n not in row.counted.numbers)
         rest = noisy.posterior(Cells(row.whole.measure, numbers))
     bounds = (float(row.smallest), float(LARGEST_AVERAGE))
-    households_posterior = condition_on_presence(noisy.posterior(row.of))
-    counted = noisy.posterior(row.counted)
-    return value, average_estimate(counted, households_posterior, bounds, rest)
+    present = condition_on_presence(noisy.posterior(row.of))
+    return value, average_estimate(counted, present, bounds, rest)
 
 
 def condition_on_presence(households: Posterior) -> Posterior:
@@ -338,46 +332,43 @@ def condition_on_presence(households: Posterior) -> Posterior:
 
 
 def estimate_level(run: RunDirectory, level: str) -> pa.Table:
-    """All rows of a level: table by table, region by region, iteration by iteration."""
+    """All rows of a level, rounded to `DECIMALS`."""
     plan, areas = read_plan(run), read_areas(run)
     regions = areas.regions[level]
     answers = read_measurements(run.dpqueries(UNIVERSE, level), regions)
     names = [own.query for own in plan.measures if own.level == level]
     values = {name: answers[name + DPQUERY_SUFFIX].values for name in names}
-    return rows_of_level(plan, level, regions, values)
+    rows = _rounded(rows_of_level(plan, level, regions, values))
+    return pa.Table.from_pandas(rows, SCHEMA).replace_schema_metadata(None)
 
 
 def rows_of_level(
     plan: UniversePlan, level: str, regions: np.ndarray, values: Mapping[str, np.ndarray]
-) -> pa.Table:
-    """The rows of a level, in the order of `estimate_level`, from counts `(n_regions, n)` by query
-    of the plan.
-    """
-    tables = {name: place for place, name in enumerate(dict.fromkeys(row.table for row in ROWS))}
-    found = []
-    for row, region, code, value, own in sorted(
-        values_of_level(plan, level, regions, values), key=lambda found: tables[found[0].table]
-    ):
-        numbers = (value, None, None, None) if own is None else (value, *astuple(own))
-        shown = (None if number is None else round(float(number), DECIMALS) for number in numbers)
-        cells = (row.table, level, region, code, row.number, row.label, *shown)
-        found.append(dict(zip(SCHEMA.names, cells, strict=True)))
-    return pa.Table.from_pylist(found, schema=SCHEMA)
+) -> pd.DataFrame:
+    """All rows of a level with the columns `SCHEMA`: table by table, region by region, iteration
+    by iteration.
 
-
-def values_of_level(
-    plan: UniversePlan, level: str, regions: np.ndarray, values: Mapping[str, np.ndarray]
-) -> Iterator[tuple[Row, str, str, float | None, Estimate | None]]:
-    """Row, region, iteration, noisy value and estimate of all rows from a level's counts, region by
-    region, iteration by iteration.
+    `values` are the counts `(n_regions, n)` by query of the plan.
     """
     queries = [own for own in plan.measures if own.level == level]
+    found = []
     for place, region in enumerate(regions):
         for code in ITERATION_NAMES:
             noisy = noisy_counts(queries, values, place, code)
             for row in ROWS:
                 if {row.counted.measure, (row.of or row.counted).measure} <= noisy.values.keys():
-                    yield row, str(region), code, *estimate_row(row, noisy)
+                    value, own = estimate_row(row, noisy)
+                    names = row.table, level, str(region), code, row.number, row.label
+                    found.append((*names, value, *astuple(own)))
+    frame = pd.DataFrame(found, columns=SCHEMA.names)
+    return frame.sort_values("table", key=lambda own: own.map([*TITLES].index), kind="stable")
+
+
+def _rounded(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows with figures of `DECIMALS`, which are those nearest in decimal."""
+    return rows.assign(
+        **{name: [round(own, DECIMALS) for own in rows[name]] for name in SCHEMA.names[-4:]}
+    )
 
 
 def noisy_counts(
@@ -403,7 +394,7 @@ EVERYBODY = 100_000
 """tau beyond any household: a release need not truncate."""
 
 
-def rows_of_population(folder: Path, levels: Sequence[str]) -> pa.Table:
+def rows_of_population(folder: Path, levels: Sequence[str]) -> pd.DataFrame:
     """All rows of a population, with the columns of a release: `estimate` is the sum or average.
 
     `levels` are those of the block geocode; `noisy`, `low` and `high` are null, since the noise of
@@ -423,12 +414,10 @@ def rows_of_population(folder: Path, levels: Sequence[str]) -> pa.Table:
         for key in own.iterations
     }
     plan = make_plan(every, taus, areas.n_regions, infinite=True)
-    found = []
-    for level, regions in areas.regions.items():
-        values = answers_of(plan, level, areas.summed(level, counts))
-        found.append(rows_of_level(plan, level, regions, values))
-    table = pa.concat_tables(found)
-    unknown = pa.array(np.full(len(table), None), pa.float64())
-    for name in ("noisy", "low", "high"):
-        table = table.set_column(table.schema.get_field_index(name), name, unknown)
-    return table.cast(SCHEMA)
+    found = [
+        rows_of_level(plan, level, regions, answers_of(plan, level, areas.summed(level, counts)))
+        for level, regions in areas.regions.items()
+    ]
+    rows = _rounded(pd.concat(found, ignore_index=True))
+    # The noise of the summed counts is not known here.
+    return rows.assign(noisy=np.nan, low=np.nan, high=np.nan)

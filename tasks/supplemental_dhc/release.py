@@ -22,7 +22,7 @@ from ..products.plan import Plan
 from ..products.reports import first_rows, report_document
 from ..runs.directory import RunDirectory
 from ..runs.stamps import write_rows
-from .estimation import ROWS, SCHEMA, TITLES, values_of_level
+from .estimation import ROWS, SCHEMA, TITLES, rows_of_level
 from .ingest import read_areas, read_plan, true_counts
 from .plan import UNIVERSE, answers_of, measure_of
 from .settings import SupplementalDhcSettings
@@ -64,7 +64,8 @@ def write_accuracy(run: RunDirectory, _settings: SupplementalDhcSettings) -> Non
     interval).
     """
     rows = released_rows(run).to_pandas()
-    rows["truth"] = true_values(run, rows)
+    named = list(SCHEMA.names[:5])
+    rows["truth"] = rows[named].merge(true_rows(run), on=named, how="left")["noisy"]
     averages = {row.table for row in ROWS if row.of is not None}
     rows["kind"] = np.where(rows["table"].isin(averages), "average", "count")
     rows = rows[rows["truth"].notna() & rows["estimate"].notna()]
@@ -82,17 +83,15 @@ def write_accuracy(run: RunDirectory, _settings: SupplementalDhcSettings) -> Non
     write_errors(run, table)
 
 
-def true_values(run: RunDirectory, rows: pd.DataFrame) -> np.ndarray:
-    """The true value of every released row, NaN for an average over no households."""
+def true_rows(run: RunDirectory) -> pd.DataFrame:
+    """The rows of the release from counts without noise; NaN is the average over no households."""
     plan, areas = read_plan(run), read_areas(run)
     exact = replace(plan, measures=tuple(replace(own, noise=None) for own in plan.measures))
-    found: dict[tuple[str, str, str, str, int], float] = {}
+    found = []
     for level, regions in areas.regions.items():
         values = answers_of(plan, level, true_counts(run, areas, level))
-        for row, region, code, value, _ in values_of_level(exact, level, regions, values):
-            found[row.table, level, region, code, row.number] = np.nan if value is None else value
-    keys = rows[["table", "level", "region", "iteration", "cell"]].itertuples(index=False)
-    return np.array([found[tuple(key)] for key in keys], dtype=float)
+        found.append(rows_of_level(exact, level, regions, values))
+    return pd.concat(found)
 
 
 def facts_of_run(run: RunDirectory, settings: SupplementalDhcSettings) -> dict[str, str]:

@@ -68,7 +68,7 @@ def write_population(source: Path, target: Path) -> None:
 
 def test_a_true_population_has_the_true_tables(folder: Path) -> None:
     truth = measured(folder / "input", "infinite = true\n")["estimate"]
-    rows = indexed(rows_of_population(folder / "population", ["US", "State"]).to_pandas())
+    rows = indexed(rows_of_population(folder / "population", ["US", "State"]))
     own = rows["estimate"].reindex(truth.index)
     pd.testing.assert_series_equal(own, truth)
     assert len(rows) == len(truth) and truth.sum() > 0
