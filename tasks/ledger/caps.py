@@ -267,8 +267,7 @@ def _refuse_no_fractions(caps: Caps) -> None:
 
 def _smaller_cap(one: Fraction | None, other: Fraction | None) -> Fraction | None:
     """The smaller of two caps; None is no cap."""
-    caps = [cap for cap in (one, other) if cap is not None]
-    return min(caps) if caps else None
+    return min((cap for cap in (one, other) if cap is not None), default=None)
 
 
 _DRAWS = """
