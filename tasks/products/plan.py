@@ -379,11 +379,6 @@ def summarise_statement(statement: Statement) -> str:
     )
 
 
-def describe_statement(statement: Statement) -> tuple[str, ...]:
-    """Whose data are protected and how well, in few sentences with rounded numbers."""
-    return (*statement.protected, summarise_statement(statement))
-
-
 def losses_table(losses: Sequence[UniversePlan]) -> Table:
     """The loss of every part: natively, as epsilon, and as bounded zCDP per person."""
     return Table.of([_row(loss) for loss in losses], "epsilon")

@@ -353,10 +353,11 @@ class Product:
         """Lines on a finished run: its guarantee, its checks and the paths of its results."""
         from ..runs.publication import marker_address
         from .acceptance import CERTIFICATE, warnings_of
-        from .plan import describe_statement
+        from .plan import summarise_statement
 
         if self.plan is not None and settings.draws_noise:
-            yield from describe_statement(self.plan_of(run, settings).statement)
+            statement = self.plan_of(run, settings).statement
+            yield from (*statement.protected, summarise_statement(statement))
         yield from (f"warning: {warning}" for warning in warnings_of(run))
         checks, certificate = run.outcomes, run.release / f"{CERTIFICATE}.html"
         if checks.exists():
