@@ -45,8 +45,7 @@ def words_on_costs(settings: GroupSizesSettings, plan: Plan) -> tuple[Block, ...
 
 def facts(run: RunDirectory, settings: GroupSizesSettings) -> Facts:
     """Facts of the certificate."""
-    template = "group_sizes/templates/certificate.md.j2"
-    return Facts(template, {"measured": read_plan(run)}, plan_of(settings, run).curves())
+    return Facts("group_sizes/templates/certificate.md.j2", {"measured": read_plan(run)})
 
 
 GROUP_SIZES: Product = Product(

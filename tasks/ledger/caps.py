@@ -29,13 +29,14 @@ asserts it, and the epsilon depends on it.
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 from ..runs.errors import BudgetRefused, InputRefused
-from .accounting import Guarantee, epsilon_simple, epsilon_tight, rho_from_epsilon_tight
+from .accounting import Guarantee, epsilons, rho_from_epsilon_tight
 from .plan import REPORT_DELTA
 from .spending import Spending, SpentDraw, parse_fraction, spending_of
 from .store import Damaged, Ledger, reading, writing
@@ -267,8 +268,7 @@ def _refuse_no_fractions(caps: Caps) -> None:
 
 def _smaller_cap(one: Fraction | None, other: Fraction | None) -> Fraction | None:
     """The smaller of two caps; None is no cap."""
-    caps = [cap for cap in (one, other) if cap is not None]
-    return min(caps) if caps else None
+    return min((cap for cap in (one, other) if cap is not None), default=None)
 
 
 _DRAWS = """
@@ -345,13 +345,12 @@ def _epsilon(spending: Spending, is_exact: bool) -> dict[str, float | str | None
     rho, delta = spending.total.parameter, spending.total.delta + REPORT_DELTA
     if delta >= 1:
         return {"delta": "1", "tight": "inf", "simple": "inf", "exact": None}
-    tight = epsilon_tight(rho, REPORT_DELTA)
-    exact = spending.epsilon(delta) if is_exact else tight
+    by_rho = epsilons(rho, REPORT_DELTA)
+    exact = spending.epsilon(delta) if is_exact else math.inf
     return {
         "delta": str(delta),
-        "tight": tight,
-        "simple": epsilon_simple(rho, REPORT_DELTA),
-        "exact": exact if exact < tight else None,
+        **by_rho,
+        "exact": exact if exact < by_rho["tight"] else None,
     }
 
 

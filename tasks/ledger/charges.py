@@ -28,7 +28,7 @@ from .caps import check_caps
 from .plan import UniversePlan
 from .recognition import ENOUGH_WEAK, InputDigest
 from .spending import SpentDraw, curve_text
-from .store import Ledger, insert, reading, value_of, writing
+from .store import Ledger, insert, value_of, writing
 
 OF_GUARANTEE = ("definition", "parameter", "neighbors", "delta", "bounded_factor", "bounded_rho")
 """Columns of a draw with the names of fields of `Guarantee`."""
@@ -105,12 +105,6 @@ def _has_results(connection: sqlite3.Connection, dataset: str) -> bool:
     """Whether something that was drawn from a dataset has been published."""
     query = "SELECT 1 FROM draws JOIN published USING (run_id) WHERE dataset = ? LIMIT 1"
     return value_of(connection, query, dataset) is not None
-
-
-def is_charged(ledger: Ledger, run_id: str) -> bool:
-    """Whether the ledger holds a draw of this run."""
-    with reading(ledger) as connection:
-        return has_draws(connection, run_id)
 
 
 def has_draws(connection: sqlite3.Connection, run_id: str) -> bool:

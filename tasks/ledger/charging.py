@@ -48,7 +48,7 @@ from ..runs.files import Recording, digest_of, digests_of, name_recorded, sha256
 from ..runs.settings import ProductSettings
 from ..runs.stamps import write_parquet_once
 from .caps import caps_of
-from .charges import changed_people_message, charge, conditions_of, has_draws, is_charged, terms_of
+from .charges import changed_people_message, charge, conditions_of, has_draws, terms_of
 from .identity import list_ledger, lock_list, refuse_known_elsewhere, unasked_ledgers
 from .plan import UniversePlan
 from .recognition import InputDigest, file_digest
@@ -363,7 +363,9 @@ def charge_draws(
         list_ledger(ledger.path)
     with lock_list():
         digests_elsewhere: list[InputDigest] = []
-        if not is_charged(ledger, manifest["run_id"]):
+        with reading(ledger) as connection:
+            is_new = not has_draws(connection, manifest["run_id"])
+        if is_new:
             digests_elsewhere = refuse_known_elsewhere(run, settings, ledger, inputs)
         charge(
             ledger,

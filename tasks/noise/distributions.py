@@ -211,7 +211,8 @@ def tail_bounds(distribution: IntegerDistribution, precision: int) -> tuple[list
     working = precision + 64
     weights = weight_bounds(distribution, working)
     one = 1 << working
-    ratio_high = _last_ratio_high(distribution, len(weights) - 1, working)
+    steps = 2 * len(weights) - 1 if distribution.power == 2 else 1
+    ratio_high = exp_minus_bounds(distribution.c * steps, working)[1]  # w(K + 1) / w(K).
     rest_high = -(-(weights[-1][1] << working) // (one - ratio_high))
     sums_low = list(accumulate((low for low, _ in reversed(weights[1:-1])), initial=0))[::-1]
     sums_high = list(accumulate((high for _, high in reversed(weights[1:-1])), initial=rest_high))
@@ -223,12 +224,6 @@ def tail_bounds(distribution: IntegerDistribution, precision: int) -> tuple[list
         [(low << precision) // total_high for low in sums_low],
         [-(-(high << precision) // total_low) for high in sums_high],
     )
-
-
-def _last_ratio_high(distribution: IntegerDistribution, x: int, precision: int) -> int:
-    """Upper bound on 2**precision * w(x + 1) / w(x)."""
-    factor = 2 * x + 1 if distribution.power == 2 else 1
-    return exp_minus_bounds(distribution.c * factor, precision)[1]
 
 
 def threshold_bounds(

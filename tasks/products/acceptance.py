@@ -9,7 +9,7 @@ from ...validation.outcome import Outcome
 from ..runs.directory import RunDirectory
 from ..runs.errors import CheckFailed, SpineflowError, failure_sentence
 from ..runs.files import NOT_PRIVATE, read_record, write_record
-from ..runs.handles import Made, created, reused
+from ..runs.handles import Made, created, once, reused
 from ..runs.settings import ProductSettings
 
 
@@ -27,8 +27,7 @@ def accept(
         {"name": own.name, "universe": own.subject, "passed": own.passed, "detail": own.detail}
         for own in outcomes
     ]
-    stamp = {} if settings.is_private else {"stamp": NOT_PRIVATE}
-    write_record(run.outcomes, {**stamp, "passed": not failed, "checks": checks})
+    write_record(run.outcomes, {**_stamp(settings), "passed": not failed, "checks": checks})
     if failed:
         first = failed[0]
         raise CheckFailed(
@@ -38,6 +37,11 @@ def accept(
             "stay: a version that mends the fault resumes this run without a new charge."
         )
     return tuple(outcomes)
+
+
+def _stamp(settings: ProductSettings) -> dict[str, str]:
+    """The stamp of a record of a run that is not private."""
+    return {} if settings.is_private else {"stamp": NOT_PRIVATE}
 
 
 WARNINGS_FILE = "warnings.json"
@@ -62,9 +66,8 @@ def compare_release(
         if isinstance(error, OSError) and error.errno is not None:
             raise
         sentence = failure_sentence(error, "The comparison with the truth", str(run.root))
-        content: dict[str, object] = {} if settings.is_private else {"stamp": NOT_PRIVATE}
-        content |= {"warnings": [f"{sentence} The release does not depend on it."]}
-        write_record(path, content)
+        warnings = [f"{sentence} The release does not depend on it."]
+        write_record(path, {**_stamp(settings), "warnings": warnings})
         return False
     path.unlink(missing_ok=True)
     return True
@@ -100,8 +103,5 @@ def tabulated_once(
     """Reuse the file of a name in the release, checked or not, or `tabulate` it from arguments,
     for the checks to look at.
     """
-    for folder in (run.release, run.unchecked_release):
-        if (folder / name).exists():
-            return reused(folder / name)
-    tabulate(*arguments)
-    return created(run.unchecked_release / name)
+    folder = run.release if (run.release / name).exists() else run.unchecked_release
+    return once(folder / name, tabulate, *arguments)

@@ -115,12 +115,14 @@ class Facts:
 
     template : of the certificate, by its place below `tasks/`.
     context : the names that it uses in addition to every certificate's.
-    curves : the exact curves that the certificate shows, if any.
-    costs : of parts, with the epsilons of an attribute of a record and of its block.
-    exact : epsilons by part; derived from the curves by default.
+    curves : the exact curves that the certificate shows, if any; by default those of the plan.
+    costs : of parts, with the epsilons of an attribute of a record and of its block; by default
+        those of the plan.
+    exact : epsilons by part, with which nothing is taken from the plan; by default derived from
+        the curves.
     """
 
-    template: str
+    template: str = "products/templates/certificate.md.j2"
     context: Mapping[str, Any] = field(default_factory=dict)
     curves: Curves | None = None
     costs: Sequence[Cost] = ()

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import pandas as pd
 import pyarrow as pa
@@ -14,7 +13,6 @@ import pyarrow.parquet as pq
 
 from ..pages.document import NONE, Document, Section, Table
 from ..runs.directory import RunDirectory
-from ..runs.errors import InputRefused
 from ..runs.files import write_page
 from ..runs.settings import ProductSettings
 from ..runs.stamps import write_parquet
@@ -24,8 +22,6 @@ CONFIDENTIAL = "CONFIDENTIAL: shows how the release differs from the truth; do n
 
 ACCURACY = "accuracy.parquet"
 """Errors of a run, in its confidential folder."""
-
-Errors = TypeVar("Errors")
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,22 +61,6 @@ def errors_table(
     return Table(tuple(columns.values()), tuple(shown), deciding)
 
 
-def labels_of(runs: Sequence[RunDirectory]) -> list[str]:
-    """Folder names, or paths where two names are equal."""
-    names = [run.root.name for run in runs]
-    return names if len(set(names)) == len(names) else [str(run.root) for run in runs]
-
-
-def require_errors(run: RunDirectory, errors: Errors | None) -> Errors:
-    """The errors of a run; raises InputRefused if they are gone."""
-    if errors is None:
-        raise InputRefused(
-            f"{run.root} has no figures of its accuracy; write them with 'spineflow report' while "
-            "its truth is there, or leave it out of the comparison."
-        )
-    return errors
-
-
 def write_comparison(
     compared: Sequence[ComparedRun], keys: Sequence[str], figures: Mapping[str, str]
 ) -> Path:
@@ -113,7 +93,9 @@ def comparison_document(
     compared: Sequence[ComparedRun], keys: Sequence[str], figures: Mapping[str, str]
 ) -> Document:
     """The facts of the runs, and one table a figure, with a column for each run."""
-    labels = labels_of([one.run for one in compared])
+    labels = [one.run.root.name for one in compared]
+    if len(set(labels)) < len(labels):
+        labels = [str(one.run.root) for one in compared]
     about = list(dict.fromkeys(name for one in compared for name in one.facts))
     rows = tuple((name, *(one.facts.get(name, "") for one in compared)) for name in about)
     sections = [Section("The runs", (Table(("", *labels), rows),))]

@@ -379,11 +379,6 @@ def summarise_statement(statement: Statement) -> str:
     )
 
 
-def describe_statement(statement: Statement) -> tuple[str, ...]:
-    """Whose data are protected and how well, in few sentences with rounded numbers."""
-    return (*statement.protected, summarise_statement(statement))
-
-
 def losses_table(losses: Sequence[UniversePlan]) -> Table:
     """The loss of every part: natively, as epsilon, and as bounded zCDP per person."""
     return Table.of([_row(loss) for loss in losses], "epsilon")
@@ -423,16 +418,28 @@ def explain_charges(plan: Plan) -> Iterator[str]:
             )
 
 
-def needed_losses(plan: Plan, wanted: Mapping[str, int]) -> Iterator[str]:
-    """For each target, sentences with the losses at which its answers have the wanted margin.
+def needed_losses(plan: Plan, target: str, margin: int) -> Iterator[str]:
+    """Sentences with the losses at which the answers of a target have a margin of error.
 
     A target names measures by their level, or more closely by universe, level, query or part,
-    separated by colons. Raises InputRefused for a target that names nothing, and where
-    `needed_loss` does.
+    separated by colons. Raises InputRefused for a target that names nothing, for a plan without
+    noise, and for a margin that cannot be met.
     """
-    for target, margin in wanted.items():
-        for universe, measure in _find_measures(plan, target):
-            yield needed_loss(universe, measure, target, margin, plan.coverage)
+    for universe, measure in _find_measures(plan, target):
+        if measure.noise is None or universe.loss is None:
+            raise InputRefused(f"--target {target}: without noise every margin is 0.")
+        with refuse_errors(f"--target {target}: "):
+            total = loss_for_margin(measure.noise, universe.loss, margin, coverage=plan.coverage)
+        own = ""
+        if measure.share != 1:
+            cost, now = (float(loss * measure.share) for loss in (total, universe.loss))
+            own = f"; these answers then cost {cost:.6g} of it (now {now:.6g})"
+        yield (
+            f"An answer to {measure.query} at {measure.level} is within {margin} of the truth, but "
+            f"for post-processing, with a probability of {float(100 * plan.coverage):g} % at "
+            f"{universe.symbol} {float(total):.6g} and these shares (now "
+            f"{float(universe.loss):.4g}){own}"
+        )
 
 
 def _find_measures(plan: Plan, target: str) -> list[tuple[UniversePlan, Measure]]:
@@ -468,33 +475,6 @@ def _words(universe: UniversePlan, measure: Measure) -> set[str]:
 def _plain(name: str) -> str:
     """The form of a name for comparisons: without spaces, a query's attributes in order."""
     return "*".join(sorted("".join(part.split()).lower() for part in name.split("*")))
-
-
-def needed_loss(
-    universe: UniversePlan, measure: Measure, target: str, margin: int, coverage: Fraction
-) -> str:
-    """A sentence: the loss at which the answers of a measure have a margin of error.
-
-    `target` is how the user named the measure. Raises InputRefused for a plan without noise, and
-    for a margin that cannot be met.
-    """
-    if measure.noise is None or universe.loss is None:
-        raise InputRefused(f"--target {target}: without noise every margin is 0.")
-    with refuse_errors(f"--target {target}: "):
-        total = loss_for_margin(measure.noise, universe.loss, margin, coverage=coverage)
-    own = (
-        ""
-        if measure.share == 1
-        else (
-            f"; these answers then cost {float(total * measure.share):.6g} of it (now "
-            f"{float(universe.loss * measure.share):.6g})"
-        )
-    )
-    return (
-        f"An answer to {measure.query} at {measure.level} is within {margin} of the truth, but for "
-        f"post-processing, with a probability of {float(100 * coverage):g} % at {universe.symbol} "
-        f"{float(total):.6g} and these shares (now {float(universe.loss):.4g}){own}"
-    )
 
 
 def refuse_other_noise(check: Callable[[Failures], None]) -> None:

@@ -9,7 +9,7 @@ start fast.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -104,7 +104,7 @@ class Words:
 
     budget : texts and tables on the costs, from settings and plan.
     notes : warnings, before a run, about measurements with too much noise to be useful.
-    certificate : facts of the certificate; by default those of the plan.
+    certificate : facts of the certificate, in addition to those of the plan.
     report : the public report, from the plan and, for public input, the errors; by default the
         report of the plan.
     restore : rebuilds missing files that a report needs.
@@ -227,9 +227,9 @@ class Product:
     def costs(self, settings: ProductSettings) -> dict[str, Any]:
         """The cost of a run by universe, or by name of several products, from settings and public
         files alone."""
-        if self.plan is None:
-            return {name: own.costs(part) for name, (own, part) in _parts(settings).items()}
-        return {cost.name: cost for cost in self.plan(settings, None).costs}
+        plans = self.plans(settings).items()
+        found = {name: {cost.name: cost for cost in plan.costs} for name, plan in plans}
+        return found.get("", found)
 
     def costs_in_words(self, settings: ProductSettings) -> Iterable[Block | Section]:
         """The costs as text: a line and tables for each universe, and texts of the product."""
@@ -254,20 +254,17 @@ class Product:
         """
         from .plan import needed_losses
 
-        if self.plan is not None:
-            yield from needed_losses(self.plan(settings, None), wanted)
-            return
-        parts = _parts(settings)
+        plans = self.plans(settings)
         for target, margin in wanted.items():
-            name, _, within = target.partition(":")
-            if name not in parts:
+            name, _, within = ("", "", target) if "" in plans else target.partition(":")
+            if name not in plans:
                 raise InputRefused(
-                    f"--target {target}: write PRODUCT:TARGET; the products are {', '.join(parts)}."
-                    if parts
+                    f"--target {target}: write PRODUCT:TARGET; the products are {', '.join(plans)}."
+                    if plans
                     else f"Margins cannot be turned into a budget for {self.name}."
                 )
-            own, part = parts[name]
-            yield from (f"{name}: {sentence}" for sentence in own.needed(part, {within: margin}))
+            for sentence in needed_losses(plans[name], within, margin):
+                yield f"{name}: {sentence}" if name else sentence
 
     def measurement_files(self, run: RunDirectory, settings: ProductSettings) -> Sequence[Path]:
         """Paths of all files of noisy answers, existing or not; see `measured`."""
@@ -325,14 +322,16 @@ class Product:
         return accept(run, settings, self.checks.release(run, settings))
 
     def facts(self, run: RunDirectory, settings: ProductSettings) -> Facts:
-        """The facts of a run's certificate; by default the facts of the plan."""
+        """The facts of a run's certificate; curves and costs that it does not state are the
+        plan's."""
         from .certificate import Facts
 
-        if self.words.certificate is not None:
-            return self.words.certificate(run, settings)
-        plan = self.plan(settings, run) if self.plan is not None else None
-        curves, costs = (None, ()) if plan is None else (plan.curves(), plan.costs)
-        return Facts("products/templates/certificate.md.j2", curves=curves, costs=costs)
+        stated = self.words.certificate
+        facts = Facts() if stated is None else stated(run, settings)
+        if self.plan is None or facts.exact is not None:
+            return facts
+        plan = self.plan(settings, run)
+        return replace(facts, curves=facts.curves or plan.curves(), costs=plan.costs)
 
     def compare_with_truth(self, run: RunDirectory, settings: ProductSettings) -> None:
         """Save the errors of a release in its confidential folder, if the truth still exists."""
@@ -354,10 +353,11 @@ class Product:
         """Lines on a finished run: its guarantee, its checks and the paths of its results."""
         from ..runs.publication import marker_address
         from .acceptance import CERTIFICATE, warnings_of
-        from .plan import describe_statement
+        from .plan import summarise_statement
 
         if self.plan is not None and settings.draws_noise:
-            yield from describe_statement(self.plan_of(run, settings).statement)
+            statement = self.plan_of(run, settings).statement
+            yield from (*statement.protected, summarise_statement(statement))
         yield from (f"warning: {warning}" for warning in warnings_of(run))
         checks, certificate = run.outcomes, run.release / f"{CERTIFICATE}.html"
         if checks.exists():
@@ -376,10 +376,15 @@ class Product:
         figures = self.accuracy.figures
         if figures is None:
             raise InputRefused(f"There are no figures of {self.name}.")
-        from .comparison import ComparedRun, require_errors
+        from .comparison import ComparedRun
 
         self.compare_with_truth(run, settings)
-        errors = require_errors(run, self.accuracy.read(run))
+        errors = self.accuracy.read(run)
+        if errors is None:
+            raise InputRefused(
+                f"{run.root} has no figures of its accuracy; write them with 'spineflow report' "
+                "while its truth is there, or leave it out of the comparison."
+            )
         facts = {"dataset": settings.privacy.dataset, **figures.facts(run, settings)}
         return ComparedRun(run, settings, facts, figures.of_errors(errors))
 

@@ -103,12 +103,6 @@ def first_rows(file: Path, columns: Sequence[str] | None = None) -> tuple[Block,
     return words, Table(tuple(name.replace("_", " ") for name in names), rows, names[-1])
 
 
-def stage_seconds(run: RunDirectory) -> dict[str, float]:
-    """Seconds of work of every finished stage but the report, whose own are known too late."""
-    stages = run.read_manifest()["stages"]
-    return {n: float(stage["seconds"] or 0.0) for n, stage in stages.items() if n != "report"}
-
-
 def certificate_links(run: RunDirectory) -> tuple[Link, ...]:
     """The link to a run's certificate, from its report, where it has one."""
     page = f"{CERTIFICATE}.html"
@@ -150,7 +144,8 @@ def _checks(run: RunDirectory) -> list[dict]:
 
 def stages_blocks(run: RunDirectory) -> tuple[Block, ...]:
     """Seconds of work of every finished stage; the report's own are known once it is written."""
-    seconds = stage_seconds(run)
+    done = run.read_manifest()["stages"]
+    seconds = {n: float(stage["seconds"] or 0) for n, stage in done.items() if n != "report"}
     stages = Table(("stage", "seconds"), tuple(seconds.items()))
     return f"{sum(seconds.values()):.0f} seconds in all.", Details("Stage by stage", (stages,))
 

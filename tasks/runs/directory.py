@@ -156,18 +156,10 @@ class RunDirectory:
 
     def refuse_edited_settings(self) -> None:
         """Raise InputRefused if the frozen settings have been edited since the run began."""
-        wanted = self.read_manifest()["settings_digest"]
-        try:
-            digest = hashlib.sha256(self.settings.read_bytes()).hexdigest()
-        except FileNotFoundError:
-            raise InputRefused(
-                f"{self.settings} is missing; put it back, or start a new run."
-            ) from None
-        if digest != wanted:
-            raise InputRefused(
-                f"{self.settings} has been edited since the run began; put it back, or start a "
-                "new run."
-            )
+        digest = digest_of(self.settings) if self.settings.exists() else None
+        if digest != self.read_manifest()["settings_digest"]:
+            fault = "is missing" if digest is None else "has been edited since the run began"
+            raise InputRefused(f"{self.settings} {fault}; put it back, or start a new run.")
 
     def read_manifest(self) -> dict[str, Any]:
         """The manifest; raises InputRefused if it is missing or unreadable."""
@@ -456,8 +448,15 @@ def _charged(run: RunDirectory) -> dict[str, str]:
 
 def discard_stages(run: RunDirectory, names: Sequence[str] = DERIVED) -> None:
     """Remove the files of `remove_derived`, and their stages from the manifest."""
+    kept = {
+        name: stage
+        for name, stage in run.read_manifest()["stages"].items()
+        if not any(
+            Path(path).is_relative_to(derived) for path in stage["digests"] for derived in names
+        )
+    }
     # The manifest first: new files of the same names have other digests.
-    run.update_manifest(stages=_not_derived(run.read_manifest()["stages"], names))
+    run.update_manifest(stages=kept)
     remove_derived(run, names)
 
 
@@ -467,19 +466,6 @@ def remove_derived(run: RunDirectory, names: Sequence[str] = DERIVED) -> None:
         shutil.rmtree(run.root / name, ignore_errors=True)
         with suppress(OSError):
             (run.root / name).unlink()
-
-
-def _not_derived(
-    stages: Mapping[str, Mapping[str, Any]], names: Sequence[str]
-) -> dict[str, Mapping[str, Any]]:
-    """The stages of a manifest without files that `remove_derived` removes."""
-    return {
-        name: stage
-        for name, stage in stages.items()
-        if not any(
-            Path(path).is_relative_to(derived) for path in stage["digests"] for derived in names
-        )
-    }
 
 
 def _digest_of_facts(manifest: Mapping[str, Any]) -> str:

@@ -6,19 +6,11 @@ from ...validation.supplemental_dhc import check_privacy, run_checks
 from ..products.certificate import Facts
 from ..products.comparison import read_errors
 from ..products.product import Accuracy, Checks, Figures, Product, Rules, Words
-from ..runs.directory import RunDirectory
 from .ingest import check_households
 from .measurement import plan_of
 from .plan import UNIVERSE
 from .release import FIGURES, KEYS, facts_of_run, report, write_accuracy
 from .settings import SupplementalDhcSettings
-
-
-def facts(run: RunDirectory, settings: SupplementalDhcSettings) -> Facts:
-    """Facts of the certificate."""
-    template = "supplemental_dhc/templates/certificate.md.j2"
-    return Facts(template, curves=plan_of(settings, run).curves())
-
 
 SUPPLEMENTAL: Product = Product(
     SupplementalDhcSettings,
@@ -26,7 +18,7 @@ SUPPLEMENTAL: Product = Product(
     Rules(check_households),
     Checks(lambda run, settings: run_checks(run.root, run.unchecked_release), check_privacy),
     Words(
-        certificate=facts,
+        certificate=lambda run, settings: Facts("supplemental_dhc/templates/certificate.md.j2"),
         report=report,
     ),
     Accuracy(

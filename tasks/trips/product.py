@@ -47,7 +47,7 @@ def summary(run: RunDirectory, settings: TripsSettings) -> Iterator[Block]:
 
 def facts(run: RunDirectory, settings: TripsSettings) -> Facts:
     """Facts of the certificate about the release, checked or unchecked."""
-    plan, charged = read_plan(run), plan_of(settings, run)
+    plan = read_plan(run)
     release = run.release if run.release.exists() else run.unchecked_release
     levels = [
         {"level": level, "areas": plan.tree.level_name(level)}
@@ -60,8 +60,7 @@ def facts(run: RunDirectory, settings: TripsSettings) -> Facts:
         "levels": table(levels),
         "range_queries": RANGE_QUERIES,
     }
-    template = "trips/templates/certificate.md.j2"
-    return Facts(template, context, charged.curves(), charged.costs)
+    return Facts("trips/templates/certificate.md.j2", context)
 
 
 TRIPS: Product = Product(
