@@ -17,27 +17,23 @@ from ..noise.quantiles import COVERAGE, is_too_wide, margin
 from ..pages.document import Block, Section, Table
 from ..pages.numbers import format_delta, format_epsilon, format_rho, format_upper_bound
 
-Epsilons = Mapping[str, Any]
-"""Epsilons against an attacker who lacks one attribute of a record, or its area within a known one,
-by name.
-"""
+PARTS = {"attributes": "{} of a record", "block_within": "area within {}"}
+"""Kinds of parts of a record that an attacker may lack, in words: one attribute, or its area within
+a known one."""
+
+Epsilons = Mapping[str, Mapping[str, Any]]
+"""Epsilons against an attacker who lacks a part of a record, by kind and by name."""
 
 
 @dataclass(frozen=True)
 class ExactEpsilons:
     """Exact epsilons of one part of a release, None if unknown.
 
-    whole : for a record, by delta as a text. attributes, block_within : for one of its attributes,
-        and for its block within a known geounit of a level, at the delta of the part.
+    whole : for a record, by delta as a text. parts : for its parts, at the delta of the release's.
     """
 
     whole: Mapping[str, float | None] = field(default_factory=dict)
-    attributes: Epsilons = field(default_factory=dict)
-    block_within: Epsilons = field(default_factory=dict)
-
-    def at(self, delta: Fraction) -> float | None:
-        """Epsilon of a record at a delta, without a mechanism's own delta."""
-        return self.whole.get(str(delta))
+    parts: Epsilons = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -48,9 +44,8 @@ class Cost:
     curve : the exact privacy curve between them; None if unknown.
     times : ratio of the loss between them to the plan's.
     called : the name of the cost, by default the universe's.
-    attributes, block_within : epsilon, by conversion, of an attacker who lacks one attribute of a
-        record, or its block where the geounit of a level is known.
-    exact_parts : both by the exact curve, which may take seconds.
+    parts : epsilons of parts of a record, by conversion.
+    exact_parts : the same by the exact curve, which may take seconds.
     further, of_queries : additional figures of one product, for all and for each measure.
     """
 
@@ -59,9 +54,8 @@ class Cost:
     between: str = ""
     times: Fraction = Fraction(1)
     called: str = ""
-    attributes: Epsilons = field(default_factory=dict)
-    block_within: Epsilons = field(default_factory=dict)
-    exact_parts: Callable[[], ExactEpsilons] = ExactEpsilons
+    parts: Epsilons = field(default_factory=dict)
+    exact_parts: Callable[[], Epsilons] = dict
     further: Mapping[str, Any] = field(default_factory=dict)
     of_queries: Sequence[Mapping[str, Any]] = ()
 
@@ -87,8 +81,8 @@ class Cost:
         return "inf" if self.plan.loss is None else known_epsilon(self.curve, self.plan.delta)
 
     @cached_property
-    def exactly_within(self) -> ExactEpsilons:
-        """Exact epsilons of attributes and blocks; empty if unknown."""
+    def exactly_within(self) -> Epsilons:
+        """Exact epsilons of parts of a record; empty if unknown."""
         return self.exact_parts()
 
     @property
@@ -132,10 +126,8 @@ class Cost:
             "rho": self.plan.bounded_rho,
             "delta": None if self.delta is None else str(self.delta),
             "epsilon": {"exact": self.exact, **self.epsilons},
-            "attributes": dict(self.attributes),
-            "block_within": dict(self.block_within),
-            **({"attributes_exact": dict(exactly.attributes)} if exactly.attributes else {}),
-            **({"block_within_exact": dict(exactly.block_within)} if exactly.block_within else {}),
+            **{kind: dict(self.parts.get(kind, {})) for kind in PARTS},
+            **{f"{kind}_exact": dict(exactly[kind]) for kind in PARTS if exactly.get(kind)},
             **self.further,
             "queries": [
                 {**_query(self.plan, measure), **own}
@@ -227,14 +219,11 @@ def costs_in_words(costs: Collection[Cost]) -> Iterator[Block | Section]:
 
 
 def unknown_parts(
-    cost: Cost, exact: ExactEpsilons
+    cost: Cost, exact: Epsilons
 ) -> Iterator[tuple[str, float | str, float | str | None]]:
     """Parts of a record that an attacker may not know, with their epsilons by rho and exactly."""
     places = {own.level: own.place for own in cost.plan.measures}
-    for words, by_rho, exactly in (
-        ("{} of a record", cost.attributes, exact.attributes),
-        ("area within {}", cost.block_within, exact.block_within),
-    ):
-        for name, epsilon in by_rho.items():
+    for kind, words in PARTS.items():
+        for name, epsilon in cost.parts.get(kind, {}).items():
             place = places.get(name, name).replace("_", " ")
-            yield words.format(place), epsilon, exactly.get(name)
+            yield words.format(place), epsilon, exact.get(kind, {}).get(name)

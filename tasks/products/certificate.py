@@ -24,7 +24,7 @@ from ..runs.directory import RunDirectory
 from ..runs.files import digests_of, read_record, write_page, write_record, write_text
 from ..runs.settings import ProductSettings
 from .acceptance import CERTIFICATE
-from .budget import Cost, ExactEpsilons, noise_table, unknown_parts
+from .budget import PARTS, Cost, ExactEpsilons, noise_table, unknown_parts
 from .plan import Plan, losses_table, summarise_statement
 from .privacy_curves import Curves, exact_figures
 from .reports import checks_table
@@ -60,21 +60,21 @@ def stated_epsilons(loss: UniversePlan, exact: Exact) -> dict[str, Any]:
             "delta": str(own.promised.delta + own.delta),
             "conversion": found["tight"],
             "simple": found["simple"],
-            "exact": exact.get(own.universe, ExactEpsilons()).at(own.delta),
+            "exact": exact.get(own.universe, ExactEpsilons()).whole.get(str(own.delta)),
         }
 
     at = [row(own) for own in loss.at_stated_deltas()]
     return {"universe": loss.universe, **row(loss), "delta": str(loss.whole_delta), "at": at}
 
 
-def stated_parts(costs: Iterable[Cost], exact: Exact, of: str) -> dict[str, dict[str, Any]]:
-    """The epsilons of all `attributes` of a record, or of its `block_within`, by universe."""
+def stated_parts(costs: Iterable[Cost], exact: Exact, kind: str) -> dict[str, dict[str, Any]]:
+    """The epsilons of all parts of a record of a kind, by universe."""
     found: dict[str, dict[str, Any]] = {}
     for cost in costs:
-        exactly = getattr(exact.get(cost.name, ExactEpsilons()), of)
+        exactly = exact.get(cost.name, ExactEpsilons()).parts.get(kind, {})
         own = {
             name: {"conversion": by_rho, "exact": exactly.get(name)}
-            for name, by_rho in getattr(cost, of).items()
+            for name, by_rho in cost.parts.get(kind, {}).items()
         }
         found |= {cost.name: own} if own else {}
     return found
@@ -100,7 +100,9 @@ def parts_table(costs: Sequence[Cost], exact: Exact) -> Table | None:
     return table(
         {"part": cost.name, "unknown to an attacker": part, **_format_epsilons(by_rho, exactly)}
         for cost in costs
-        for part, by_rho, exactly in unknown_parts(cost, exact.get(cost.name, ExactEpsilons()))
+        for part, by_rho, exactly in unknown_parts(
+            cost, exact.get(cost.name, ExactEpsilons()).parts
+        )
     )
 
 
@@ -143,7 +145,7 @@ def write_certificate(
     record = {
         **plan.to_json(),
         "epsilon": [stated_epsilons(loss, exact) for loss in plan.statement.losses],
-        **{of: stated_parts(costs, exact, of) for of in ("attributes", "block_within")},
+        **{kind: stated_parts(costs, exact, kind) for kind in PARTS},
         **record_of_release(run, settings, spent, folder),
     }
     document = certificate_document(

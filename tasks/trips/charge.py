@@ -135,8 +135,8 @@ def curve_of_change(plan: TreePlan, privacy: TripsPrivacy) -> PrivacyCurve | Non
 def plan_of(settings: TripsSettings, run: RunDirectory | None = None) -> Plan:
     """The plan of a run, or by settings and public areas; one charge covers all levels.
 
-    `block_within` of its cost is the protection of a trip's leaf against an observer who knows its
-    node at a level.
+    The part `block_within` of its cost is the protection of a trip's leaf against an observer who
+    knows its node at a level.
     """
     own = public_plan(settings) if run is None else read_plan(run)
     delta, privacy = settings.report_delta, settings.privacy
@@ -146,7 +146,7 @@ def plan_of(settings: TripsSettings, run: RunDirectory | None = None) -> Plan:
     cost = Cost(
         replace(own.universe(delta), curve=curve_of_change(own, privacy)),
         exact_curve(own, privacy),
-        block_within=epsilons_within_areas(own, delta),
+        parts={"block_within": epsilons_within_areas(own, delta)},
         further={} if own.threshold is None else {"threshold": own.threshold},
     )
     plan = Plan.of(

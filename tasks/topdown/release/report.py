@@ -235,7 +235,7 @@ def exact_epsilons(run: RunDirectory, settings: TopdownSettings) -> dict[str, Ex
         whole = {str(own): exact_epsilon(budget, own, paths) for own in stated}
         if whole[str(delta)] is not None:
             parts = exact_parts(budget, settings.schema_of(universe), delta, paths)
-            found[universe] = replace(parts, whole=whole)
+            found[universe] = ExactEpsilons(whole, parts)
     return found
 
 

@@ -25,7 +25,7 @@ from ...ledger.accounting import (
 from ...ledger.plan import REPORT_DELTA, Measure, UniversePlan
 from ...noise.distributions import distribution_of
 from ...noise.quantiles import is_too_wide
-from ...products.budget import Cost, ExactEpsilons
+from ...products.budget import Cost
 from ..settings import TopdownSettings
 from .budget import Budget
 from .exact_loss import exact_curve, exact_parts, partial_changes, share_of
@@ -42,26 +42,19 @@ def cost_of_budget(budget: Budget, schema: Schema) -> Cost:
     The exact epsilons of each attribute and of the block within a geounit take seconds.
     """
     plan, delta = universe_plan(budget, tuple(measures_of(budget))), reported_delta(budget)
-    attributes, within = (
-        {
+    parts = {
+        kind: {
             name: plan.epsilons(share_of(budget, budget.geolevel_shares, own))["tight"]
             for name, own in changes.items()
         }
-        for changes in partial_changes(budget, schema)
-    )
-
-    def parts() -> ExactEpsilons:
-        if budget.infinite:
-            return ExactEpsilons(attributes=attributes, block_within=within)
-        return exact_parts(budget, schema, delta)
-
+        for kind, changes in partial_changes(budget, schema).items()
+    }
     return Cost(
         plan,
         exact_curve(budget),
         guarantee_of(budget).neighbors,
-        attributes=attributes,
-        block_within=within,
-        exact_parts=parts,
+        parts=parts,
+        exact_parts=lambda: parts if budget.infinite else exact_parts(budget, schema, delta),
         of_queries=[
             {
                 "geolevel_share": str(budget.geolevel_shares[own.level]),

@@ -35,7 +35,6 @@ from ...ledger.exact_curve import (
 )
 from ...ledger.loss_laws import ChangedCount
 from ...noise.distributions import distribution_of
-from ...products.budget import ExactEpsilons
 from ...runs.errors import InputRefused
 from .budget import Budget
 
@@ -91,19 +90,20 @@ def change_of_block(budget: Budget, geolevel: str) -> Change:
     return Change(lambda geolevel, query: geolevel in below)
 
 
-def partial_changes(budget: Budget, schema: Schema) -> tuple[dict[str, Change], dict[str, Change]]:
-    """Changes of one attribute alone, by attribute, and of the block alone within one geounit, by
-    the geounit's geolevel.
+def partial_changes(budget: Budget, schema: Schema) -> dict[str, dict[str, Change]]:
+    """Changes of one of the `attributes` alone, by name, and of the `block_within` one geounit
+    alone, by the geounit's geolevel.
 
     Two datasets that differ in an attribute agree on every query that sums over it, so that its
     protection comes from the other queries. Those that differ in a block agree on all queries of
     the geounit's geolevel and of geolevels above. The geounits are those of the spine: bypassing
     one moves a share between geolevels but not across the boundary of a geounit that remains.
     """
-    return (
-        {name: change_of_attribute(schema, name) for name in schema.attributes},
-        {name: change_of_block(budget, name) for name in list(budget.geolevel_shares)[:-1]},
-    )
+    geolevels = list(budget.geolevel_shares)[:-1]
+    return {
+        "attributes": {name: change_of_attribute(schema, name) for name in schema.attributes},
+        "block_within": {name: change_of_block(budget, name) for name in geolevels},
+    }
 
 
 def exact_curve(
@@ -175,13 +175,12 @@ def exact_epsilon(
 
 def exact_parts(
     budget: Budget, schema: Schema, delta: Fraction, paths: Sequence[Path] | None = None
-) -> ExactEpsilons:
-    """Protection of one attribute of a record, and of its block within a known geounit."""
-    attributes, within = (
-        {name: exact_epsilon(budget, delta, paths, own) for name, own in changes.items()}
-        for changes in partial_changes(budget, schema)
-    )
-    return ExactEpsilons(attributes=attributes, block_within=within)
+) -> dict[str, dict[str, float | None]]:
+    """Protection of the parts of a record, by kind and by name as in `partial_changes`."""
+    return {
+        kind: {name: exact_epsilon(budget, delta, paths, own) for name, own in changes.items()}
+        for kind, changes in partial_changes(budget, schema).items()
+    }
 
 
 def exact_rho(budget: Budget, epsilon: Fraction, delta: Fraction) -> Fraction:

@@ -195,16 +195,16 @@ def test_a_block_is_protected_as_in_the_worst_pair(geolevel: str, epsilon: float
 
 def test_parts_of_a_record_lose_less_than_by_the_rho_of_their_share() -> None:
     parts = exact_parts(BUDGET, SCHEMA, DELTA)
-    for name, epsilon in parts.attributes.items():
+    for name, epsilon in parts["attributes"].items():
         rho = BUDGET.total * share_of(
             BUDGET, BUDGET.geolevel_shares, change_of_attribute(SCHEMA, name)
         )
         assert 0.8 * epsilon_tight(rho, DELTA) < epsilon < epsilon_tight(rho, DELTA)
-    for name, epsilon in parts.block_within.items():
+    for name, epsilon in parts["block_within"].items():
         rho = BUDGET.total * share_of(BUDGET, BUDGET.geolevel_shares, change_of_block(BUDGET, name))
         assert 0.8 * epsilon_tight(rho, DELTA) < epsilon < epsilon_tight(rho, DELTA)
     totals = {level: {"total": Fraction(1)} for level in BUDGET.geolevel_shares}
-    assert exact_parts(replace(BUDGET, query_shares=totals), SCHEMA, DELTA).attributes == {
+    assert exact_parts(replace(BUDGET, query_shares=totals), SCHEMA, DELTA)["attributes"] == {
         "sex": 0.0,
         "age": 0.0,
     }
@@ -213,14 +213,14 @@ def test_parts_of_a_record_lose_less_than_by_the_rho_of_their_share() -> None:
 def test_parts_of_a_record_have_their_share_of_pure_noise() -> None:
     pure = replace(BUDGET, mechanism=DISCRETE_LAPLACE, delta=None)
     parts = exact_parts(pure, SCHEMA, DELTA)
-    for name, epsilon in parts.attributes.items():
+    for name, epsilon in parts["attributes"].items():
         spent = float(
             pure.total * share_of(pure, pure.geolevel_shares, change_of_attribute(SCHEMA, name))
         )
         assert 0.999 * spent < epsilon < spent
     close = {"rel": 3e-4}
-    assert parts.block_within == pytest.approx({"US": 1.125, "State": 0.75}, **close)
-    bypassed = exact_parts(pure, SCHEMA, DELTA, paths_of(BYPASSED)).block_within
+    assert parts["block_within"] == pytest.approx({"US": 1.125, "State": 0.75}, **close)
+    bypassed = exact_parts(pure, SCHEMA, DELTA, paths_of(BYPASSED))["block_within"]
     assert bypassed == pytest.approx({"US": 1.125, "State": 1.125}, **close)
 
 

@@ -106,8 +106,7 @@ def test_figures_by_rho_are_as_they_were(of: str) -> None:
     }
     loaded = load_settings(TopdownSettings, source, presets=PRESETS)
     cost = cost_of(loaded, universe)
-    found = {name: getattr(cost, name) for name in ("attributes", "block_within")}
-    found |= {"epsilon": dict(cost.epsilons), "rho": cost.plan.bounded_rho}
+    found = {**cost.parts, "epsilon": dict(cost.epsilons), "rho": cost.plan.bounded_rho}
     for name, figures in FIGURES[of].items():
         assert found[name] == (
             figures if isinstance(figures, str) else pytest.approx(figures, rel=1e-14, abs=0)
