@@ -72,22 +72,13 @@ def privacy_curve(product: str, settings: Source) -> pd.DataFrame:
     """
     curves = _curves(product, settings, "known")
     found = {name: privacy_curves.curve_points(curve) for name, curve in curves.items()}
-    frames = [
-        pd.DataFrame(
-            {
-                "universe": universe,
-                "epsilon": points.epsilons,
-                "upper": points.upper,
-                "lower": points.lower,
-                "conversion": points.conversion,
-            }
-        )
+    frames = {
+        universe: pd.DataFrame(vars(points)).rename(columns={"epsilons": "epsilon"})
         for universe, points in found.items()
         if points is not None
-    ]
-    return pd.concat(frames, ignore_index=True).sort_values(
-        ["universe", "epsilon"], ignore_index=True
-    )
+    }
+    whole = pd.concat(frames, names=["universe"]).reset_index("universe")
+    return whole.sort_values(["universe", "epsilon"], ignore_index=True)
 
 
 def trade_off(product: str, settings: Source) -> pd.DataFrame:
@@ -129,20 +120,12 @@ def _curves(product: str, settings: Source, kind: str) -> Mapping[str, PrivacyCu
 def queries_of(costs: Mapping[str, Cost]) -> pd.DataFrame:
     """The frame of `budget`, from the costs of a run."""
     rows = [
-        {
-            "universe": universe,
-            "geolevel": measure.place,
-            "query": measure.query,
-            "share": float(measure.share),
-            "std_dev": measure.deviation,
-            "margin": margin_of(measure),
-        }
+        (universe, own.place, own.query, float(own.share), own.deviation, margin_of(own))
         for universe, cost in costs.items()
-        for measure in cost.plan.measured
+        for own in cost.plan.measured
     ]
-    return pd.DataFrame(
-        rows, columns=["universe", "geolevel", "query", "share", "std_dev", "margin"]
-    )
+    columns = ["universe", "geolevel", "query", "share", "std_dev", "margin"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def guarantees_of(costs: Mapping[str, Cost]) -> pd.DataFrame:
