@@ -6,7 +6,7 @@ with the code that made the files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from .outcome import Failures, Outcome
-from .run_files import UnusableRunFile, unusable_files_fail
+from .run_files import read_table, unusable_files_fail
 
 SUBJECT = "population"
 _PARTNERS = {
@@ -37,13 +37,10 @@ _ELDERLY = {
     75: "someone 75 and over",
 }
 """Labels of the oldest member of a household, by the first age of each."""
-_AGES = {
-    (False, False): "none",
-    (True, False): "under 6",
-    (False, True): "6 to 17",
-    (True, True): "of both ages",
-}
-_OPEN = 7
+_AGES = np.array(["none", "under 6", "6 to 17", "of both ages"], dtype=object)
+"""Ages of children, by 1 for some under 6 plus 2 for some from 6 to 17."""
+_SIZES = np.array(["", *"123456", "7+"], dtype=object)
+"""Sizes of households, the last open."""
 
 
 @dataclass(frozen=True)
@@ -107,9 +104,7 @@ def check_population(expected: ExpectedPopulation) -> tuple[Outcome, ...]:
 
 def _read(path: Path) -> pd.DataFrame:
     """The rows of a file, texts as categories."""
-    with pq.ParquetFile(path) as file:
-        names = [field.name for field in file.schema_arrow if str(field.type) == "string"]
-    return pq.read_table(path, read_dictionary=names).to_pandas()
+    return read_table(path, as_dictionary=pq.read_schema(path).names).to_pandas()
 
 
 def _check_whole(persons: pd.DataFrame, units: pd.DataFrame, failures: Failures) -> None:
@@ -169,15 +164,12 @@ def _check_derived(persons: pd.DataFrame, units: pd.DataFrame, failures: Failure
     state = at_home["geocode"].astype(str).str[:2].to_numpy()
     key = pd.MultiIndex.from_arrays([state, at_home["unit"].astype(np.int64)])
     homes = units[units["occupied"].eq(True).to_numpy(dtype=bool, na_value=False)]
-    own = pd.MultiIndex.from_arrays([homes["geocode"].astype(str).str[:2], homes["unit"]])
-    home = own.get_indexer(key)
+    known = pd.MultiIndex.from_arrays([homes["geocode"].astype(str).str[:2], homes["unit"]])
+    home = known.get_indexer(key)
     n = len(homes)
 
     def text(name: str) -> np.ndarray:
         return at_home[name].astype(str).to_numpy()
-
-    def number(mask: np.ndarray) -> np.ndarray:
-        return np.bincount(home[mask], minlength=n)
 
     def differs(name: str, own: np.ndarray, derived: np.ndarray) -> None:
         failures.add_each(
@@ -187,6 +179,12 @@ def _check_derived(persons: pd.DataFrame, units: pd.DataFrame, failures: Failure
                 f"{own[i]!r}, and its members give {derived[i]!r}"
             ),
         )
+
+    def has(mask: np.ndarray) -> np.ndarray:
+        return np.bincount(home[mask], minlength=n) > 0
+
+    def ages(who: np.ndarray) -> np.ndarray:
+        return _AGES[has(who & (age < 6)) + 2 * has(who & (age >= 6) & (age < 18))]
 
     relationship, sex, age = text("relationship"), text("sex"), text("age").astype(int)
     heads = relationship == _HOUSEHOLDER
@@ -202,56 +200,37 @@ def _check_derived(persons: pd.DataFrame, units: pd.DataFrame, failures: Failure
         (head_age < ends[0].to_numpy()) | (head_age > ends[1].to_numpy()),
         lambda i: f"the householder of unit {homes['unit'].iloc[i]} is of another age",
     )
+    partner = np.isin(relationship, list(_PARTNERS))
+    same_sex = sex[partner] == head_sex[home[partner]]
+    says_same = np.array([one.startswith("same") for one in relationship[partner]], dtype=bool)
+    failures.add_each(same_sex != says_same, "the sexes of a couple do not fit its relationship")
     oldest = np.zeros(n, dtype=int)
     np.maximum.at(oldest, home, age)
     labels = np.array([*_ELDERLY.values()], dtype=object)
-    derived = {
+    couple = np.full(n, "no couple", dtype=object)
+    couple[home[partner]] = [_PARTNERS[one] for one in relationship[partner]]
+    is_married = np.array([one.startswith("married") for one in couple], dtype=bool)
+    own_child, relative = np.isin(relationship, _OWN), np.isin(relationship, _RELATIVES)
+    generations = has(own_child) & has(np.isin(relationship, _GENERATIONS))
+    size = np.minimum(np.bincount(home, minlength=n), len(_SIZES) - 1)
+    kind = pd.Series(couple).str.cat(
+        [
+            np.where(has(relative) | is_married, "relatives", "no relatives"),
+            "own " + ages(own_child),
+            "children " + ages(relative | np.isin(relationship, _OTHERS)),
+            np.where(has(age < 18), "minors", "no minors"),
+            np.where(generations, "three generations; size ", "size ") + _SIZES[size],
+        ],
+        sep="; ",
+    )
+    for name, derived in {
         "sex": head_sex,
         "hisp": of_head(text("hispanic")),
         "race": np.array([_SEVERAL_RACES if " + " in one else one for one in races]),
         "elderly": labels[np.searchsorted([*_ELDERLY], oldest, side="right") - 1],
-    }
-    for name, values in derived.items():
-        differs(name, homes[name].astype(str).to_numpy(), values)
-    own_child = np.isin(relationship, _OWN)
-    relative = np.isin(relationship, _RELATIVES)
-    partner = np.isin(relationship, list(_PARTNERS))
-    child = relative | np.isin(relationship, _OTHERS)
-    couple = np.full(n, "no couple", dtype=object)
-    couple[home[partner]] = [_PARTNERS[one] for one in relationship[partner]]
-    is_married = np.array([one.startswith("married") for one in couple], dtype=bool)
-    generations = (number(own_child) > 0) & (number(np.isin(relationship, _GENERATIONS)) > 0)
-    size = number(np.ones(len(home), dtype=bool))
-    same_sex = sex[partner] == head_sex[home[partner]]
-    says_same = np.array([one.startswith("same") for one in relationship[partner]], dtype=bool)
-    failures.add_each(same_sex != says_same, "the sexes of a couple do not fit its relationship")
-    has_relatives = (number(relative) > 0) | is_married
-    kinds = homes["hhtype_dhch"].astype(str)
-    said = kinds.str.extract(
-        r"^(?P<couple>[^;]+); (?P<relatives>relatives|no relatives); own (?P<own>[^;]+); "
-        r"children (?P<children>[^;]+); (?P<minors>minors|no minors)"
-        r"(?P<generations>; three generations)?; size (?P<size>\d)\+?$"
-    )
-    derived = {
-        "couple": couple,
-        "relatives": np.where(has_relatives, "relatives", "no relatives"),
-        "own": _ages(number, own_child, age),
-        "children": _ages(number, child, age),
-        "minors": np.where(number(age < 18) > 0, "minors", "no minors"),
-        "generations": np.where(generations, "; three generations", ""),
-        "size": np.minimum(size, _OPEN).astype(str),
-    }
-    for name, values in derived.items():
-        differs(name, said[name].fillna("").to_numpy(), values)
-
-
-def _ages(
-    number: Callable[[np.ndarray], np.ndarray], who: np.ndarray, age: np.ndarray
-) -> np.ndarray:
-    """Whether some are under 6, or from 6 to 17, in words."""
-    young = number(who & (age < 6)) > 0
-    older = number(who & (age >= 6) & (age < 18)) > 0
-    return np.array([_AGES[bool(a), bool(b)] for a, b in zip(young, older, strict=True)])
+        "hhtype_dhch": kind.to_numpy(),
+    }.items():
+        differs(name, homes[name].astype(str).to_numpy(), derived)
 
 
 def _check_zeros(
@@ -267,12 +246,7 @@ def _check_zeros(
 
 def _check_kept(table: pd.DataFrame, released: ReleasedCounts, failures: Failures) -> None:
     """As many rows of every combination of codes in every block as the release has."""
-    columns = [*released.area, *released.codes]
-    with pq.ParquetFile(released.file) as file:
-        lacking = [name for name in columns if name not in file.schema_arrow.names]
-        if lacking:
-            raise UnusableRunFile(f"{released.file.name} has no column {lacking[0]}")
-    rows = pq.read_table(released.file, columns=columns).to_pandas().astype(str)
+    rows = read_table(released.file, [*released.area, *released.codes]).to_pandas().astype(str)
     area = rows[released.area[0]].str.cat([rows[name] for name in released.area[1:]])
     theirs = pd.DataFrame({"geocode": area, **{name: rows[name] for name in released.codes}})
     ours = pd.DataFrame({"geocode": table["geocode"].astype(str)})
