@@ -197,38 +197,40 @@ def _exchange_pair(state: _State, a: int, b: int, cells: np.ndarray, limit: int)
     moves, looks = 0, 2 * cells.size
     if giving.size == 0 or taking.size == 0:
         return moves, looks
+    rows = np.ascontiguousarray(state.asked[taking].T)
     ahead, slopes = _slopes(state.error, a, b, 1), _slopes(state.error, a, b, -1)
-    cost = _costs(ahead, state.asked, giving)
-    back = _costs(slopes, state.asked, taking)
-    relief = np.empty(state.asked.shape[1], dtype=np.int64)
+    cost = _costs(ahead, state.asked[giving].T)
+    back = _costs(slopes, rows)
+    least_back = back.min()
     for place in np.argsort(cost, kind="mergesort")[:VISITS]:
         if looks >= limit:
             break
         given = giving[place]
-        for q in range(relief.size):
-            row = state.asked[given, q]
-            relief[q] = -ahead[row] - slopes[row]
-        # Cells that share rows with the given one come back for less, by their relief at most.
-        most_relief = relief.sum()
-        least, best = -_move(state, a, b, given, -1), -1
+        of_given = state.asked[given]
+        relief = -ahead[of_given] - slopes[of_given]
+        gain = -ahead[of_given].sum()
         looks += taking.size
-        for other in range(taking.size):
-            if back[other] + most_relief > least:
-                continue
-            total = back[other]
-            for q in range(relief.size):
-                if state.asked[taking[other], q] == state.asked[given, q]:
-                    total += relief[q]
-            if total < least and _is_feasible_exchange(state, a, b, given, taking[other]):
-                least, best = total, other
+        # Cells that share rows with the given one come back for less, by their relief at most.
+        if least_back + relief.sum() >= gain:
+            continue
+        _move(state, a, b, given, -1)
+        best = -1
+        totals = _with_relief(back, rows, of_given, relief)
+        if totals.min() < gain:
+            for other in range(taking.size):
+                is_less = totals[other] < gain
+                if is_less and _is_feasible_exchange(state, a, b, given, taking[other]):
+                    gain, best = totals[other], other
         if best < 0:
             _move(state, a, b, given, 1)
             continue
         _move(state, a, b, taking[best], 1)
         taking[best] = given
+        rows[:, best] = of_given
         moves += 1
         ahead, slopes = _slopes(state.error, a, b, 1), _slopes(state.error, a, b, -1)
-        back = _costs(slopes, state.asked, taking)
+        back = _costs(slopes, rows)
+        least_back = back.min()
         looks += taking.size
     return moves, looks
 
@@ -257,13 +259,28 @@ def _slopes(error: np.ndarray, a: int, b: int, sign: int) -> np.ndarray:
 
 
 @njit(cache=True, nogil=True)
-def _costs(slopes: np.ndarray, asked: np.ndarray, cells: np.ndarray) -> np.ndarray:
-    """The sum of the slopes of each cell's rows."""
-    cost = np.zeros(cells.size, dtype=np.int64)
-    for place in range(cells.size):
-        for q in range(asked.shape[1]):
-            cost[place] += slopes[asked[cells[place], q]]
+def _costs(slopes: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """The sum of the slopes of each cell's `rows` (n_queries, n)."""
+    cost = np.zeros(rows.shape[1], dtype=np.int64)
+    for q in range(rows.shape[0]):
+        for place in range(cost.size):
+            cost[place] += slopes[rows[q, place]]
     return cost
+
+
+@njit(cache=True, nogil=True)
+def _with_relief(
+    back: np.ndarray, rows: np.ndarray, of_given: np.ndarray, relief: np.ndarray
+) -> np.ndarray:
+    """The costs `back` (n,) of cells with their `rows` (n_queries, n), and the `relief` of each row
+    `of_given` that a cell shares. A loop without branches takes many cells at once.
+    """
+    totals = back.copy()
+    for q in range(rows.shape[0]):
+        row, less = of_given[q], relief[q]
+        for place in range(totals.size):
+            totals[place] += less if rows[q, place] == row else 0
+    return totals
 
 
 @njit(cache=True, nogil=True)
