@@ -45,7 +45,7 @@ from ...answers.noisy import (
 from ...census.histograms import sum_histogram
 from ...census.queries import MarginalQuery, Schema, marginal_query
 from ...ledger.charging import single_draw
-from ...ledger.plan import Measure, UniversePlan
+from ...ledger.plan import UniversePlan
 from ...noise.distributions import NoiseDraws, sum_that_fits
 from ...products.plan import Plan
 from ...runs.directory import RunDirectory
@@ -72,7 +72,7 @@ from ..spine.files import (
     spine_of,
 )
 from ..workload.budget import Budget
-from ..workload.costs import cost_of, universe_plan
+from ..workload.costs import cost_of, measures_of, part_of, universe_plan
 from ..workload.exact_loss import exact_curve, exact_epsilon, paths_of
 from ..workload.privacy_curve import curves_of_run
 from ..workload.statement import exact_of, statement_of
@@ -123,11 +123,6 @@ class ConfidentialShard:
             geocode=np.asarray(self.geocode)[rows],
             plb_share_code=np.asarray(self.plb_share_code)[rows],
         )
-
-
-def part_of(geolevel: str, query: str) -> str:
-    """Name under which a query's noise at a geolevel is charged."""
-    return f"{geolevel}/{query}"
 
 
 def queries_of_shard(
@@ -407,30 +402,16 @@ def refuse_larger_epsilon(settings: TopdownSettings, universe: str, spine: Spine
 
 
 def universe_plan_of(budget: Budget, schema: Schema, spine: Spine) -> UniversePlan:
-    """The measurements of a universe on a spine, and the curve over the paths of the spine.
-
-    One changed record moves two answers of a query by one in each geolevel.
-    """
-    measures = []
+    """The measurements of a universe on a spine, and the curve over the paths of the spine."""
+    geounits = {}
     for level in spine.geolevels:
-        n_geounits = np.bincount(level.plb_share_code, minlength=len(level.plb_shares)).tolist()
-        used = [(share, n) for share, n in zip(level.plb_shares, n_geounits, strict=True) if n]
-        for name, query_share in budget.query_shares[level.name].items():
-            query = marginal_query(schema, name)
-            measures += [
-                Measure(
-                    part_of(level.name, query.name),
-                    None if budget.infinite else budget.noise(share, query_share),
-                    share * query_share,
-                    level.name,
-                    query.name,
-                    moved=2,
-                    areas=n,
-                    answers=query.n_rows * n,
-                )
-                for share, n in used
-                if share * query_share
-            ]
+        numbers = np.bincount(level.plb_share_code, minlength=len(level.plb_shares)).tolist()
+        of_shares = zip(level.plb_shares, numbers, strict=True)
+        geounits[level.name] = {share: n for share, n in of_shares if n}
+    measures = [
+        replace(own, answers=marginal_query(schema, own.query).n_rows * (own.areas or 0))
+        for own in measures_of(budget, geounits)
+    ]
     curve = None if budget.infinite else exact_curve(budget, paths_of(spine))
     return replace(universe_plan(budget, tuple(measures)), curve=curve)
 

@@ -8,7 +8,7 @@ percent; it is a quantile of the exact distribution (`tasks.noise.quantiles`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
 from ...census.influence import Norms
@@ -65,19 +65,28 @@ def cost_of_budget(budget: Budget, schema: Schema) -> Cost:
     )
 
 
-def measures_of(budget: Budget) -> Iterator[Measure]:
-    """The measures of a budget where no geounit is bypassed.
+def part_of(geolevel: str, query: str) -> str:
+    """Name under which a query's noise at a geolevel is charged."""
+    return f"{geolevel}/{query}"
 
-    One changed record moves two answers of a query by one in each geolevel.
+
+def measures_of(
+    budget: Budget, geounits: Mapping[str, Mapping[Fraction, int]] | None = None
+) -> Iterator[Measure]:
+    """The measures of a budget on a spine, by default on one where no geounit is bypassed.
+
+    `geounits` are the numbers of the spine's geounits by geolevel and share. One changed record
+    moves two answers of a query by one in each geolevel.
     """
-    for geolevel, geolevel_share in budget.geolevel_shares.items():
-        for query, share in budget.query_shares[geolevel].items():
-            if share > 0:
-                noise = None if budget.infinite else budget.noise(geolevel_share, share)
-                part = f"{geolevel}/{query}"
-                named = budget.level_names.get(geolevel, "")
-                whole = geolevel_share * share
-                yield Measure(part, noise, whole, geolevel, query, moved=2, named=named)
+    shares = {name: {share: None} for name, share in budget.geolevel_shares.items()}
+    for geolevel, numbers in (shares if geounits is None else geounits).items():
+        named = budget.level_names.get(geolevel, "")
+        for query, query_share in budget.query_shares[geolevel].items():
+            for share, n in numbers.items():
+                if whole := share * query_share:
+                    noise = None if budget.infinite else budget.noise(share, query_share)
+                    part = part_of(geolevel, query)
+                    yield Measure(part, noise, whole, geolevel, query, 2, areas=n, named=named)
 
 
 def guarantee_of(budget: Budget) -> Guarantee:
