@@ -49,7 +49,7 @@ from ...tables.readers import Selection, read_batches
 from ...tables.sources import InputFile
 from ...tables.value_tallies import RecordSums, ValueTally
 from ..settings import DATA_FILES
-from ..workload.parameters import MechanismParameters
+from ..workload.parameters import Parameters
 from ..workload.regions import BLOCK_COLUMNS, areas_of
 from ..workload.specification import NONE, Specification, code_positions
 from ..workload.tabulations import TENURES
@@ -349,7 +349,7 @@ class AcceptedGroups:
 def check_groups_input(
     tables: Mapping[str, str],
     specification: Specification,
-    parameters: MechanismParameters,
+    parameters: Parameters,
     *,
     of_households: bool = False,
 ) -> InputCheck[AcceptedGroups]:
@@ -393,7 +393,7 @@ def check_groups_input(
 
 
 def read_blocks(
-    tables: Mapping[str, str], parameters: MechanismParameters
+    tables: Mapping[str, str], parameters: Parameters
 ) -> tuple[pd.DataFrame, pd.DataFrame | None]:
     """The blocks of the states that are tabulated, and their invariants where units are given.
 
@@ -407,12 +407,12 @@ def _reader_of(tables: Mapping[str, str]) -> type[ProductionReader | CensusReade
     return ProductionReader if "data" in tables else CensusReader
 
 
-def _states(parameters: MechanismParameters) -> set[str]:
+def _states(parameters: Parameters) -> set[str]:
     return {state for name in parameters.passes for state in parameters.states_of(name)}
 
 
 def _missing_passes(
-    read: GroupsReader, table: str, present: set[str], parameters: MechanismParameters
+    read: GroupsReader, table: str, present: set[str], parameters: Parameters
 ) -> tuple[Finding, ...]:
     """A finding for each pass without a state in a table."""
     return tuple(
