@@ -30,7 +30,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..ledger.charging import single_draw
-from ..ledger.plan import Measure, UniversePlan
+from ..ledger.plan import Measure
 from ..noise.distributions import NoiseDraws
 from ..products.measurement import with_noise
 from ..products.plan import Plan
@@ -58,7 +58,7 @@ from .ingest.ingest import (
     truth_files,
 )
 from .workload.budgets import LevelNoise, level_budget, level_noise, refuse_missed_margins
-from .workload.guarantee import curve_of_change, exact_of, statement_of, tabulation_plan
+from .workload.guarantee import drawn_plans, exact_of, statement_of
 from .workload.parameters import Level, Parameters, choose_table
 from .workload.tabulations import KEY, NOT_MEASURED, SEX_BY_AGE, TABULATIONS, Tabulation
 
@@ -253,12 +253,12 @@ def plan_of_run(run: RunDirectory, settings: Settings) -> Plan:
     parameters, specification = run_parameters(run, settings), run_specification(run)
     if not parameters.infinite:
         refuse_missed_margins(parameters, specification)
-    universes: list[UniversePlan] = []
-    for tabulation in parameters.tabulations:
-        measures = () if parameters.infinite else tuple(_measures(run, tabulation, parameters))
-        drawn = replace(tabulation_plan(parameters, tabulation.name), measures=measures)
-        curve = curve_of_change(parameters.of(tabulation.name), specification)
-        universes.append(replace(drawn, curve=curve))
+    universes = [
+        replace(drawn, measures=tuple(_measures(run, tabulation, parameters)))
+        for tabulation, drawn in zip(
+            parameters.tabulations, drawn_plans(parameters, specification), strict=True
+        )
+    ]
     files = [path for path in parameters_folder(run).rglob("*") if path.is_file()]
     further = group_totals_file(run), invariants_file(run)
     plan = Plan.of(settings, (), statement_of(parameters), exact_of(settings), universes)
@@ -270,10 +270,10 @@ def plan_of_run(run: RunDirectory, settings: Settings) -> Plan:
 def _measures(
     run: RunDirectory, tabulation: Tabulation, parameters: Parameters
 ) -> Iterator[Measure]:
-    """The measures of every level and stage; the number of answers on persons depends on the
-    outcome of the first stage.
+    """The measures of every level and stage, none without noise; the number of answers on persons
+    depends on the outcome of the first stage.
     """
-    for level in parameters.budgets[tabulation.name]:
+    for level in () if parameters.infinite else parameters.budgets[tabulation.name]:
         n_answers = None
         if not tabulation.of_persons:
             bounds = parameters.thresholds[tabulation.name][level]

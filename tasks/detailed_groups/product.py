@@ -33,7 +33,7 @@ from .release.budget import costs_of, curves_of, level_figures, refuse_settings
 from .release.report import certificate_facts, margins_table, report
 from .settings import DetailedGroupsSettings, DetailedHouseholdsSettings
 from .workload.budgets import format_percent
-from .workload.guarantee import curve_of_change, exact_of, statement_of, tabulation_plan
+from .workload.guarantee import drawn_plans, exact_of, statement_of
 from .workload.parameters import read_specification
 
 
@@ -64,13 +64,7 @@ def plan_of(settings: Settings, run: RunDirectory | None = None) -> Plan:
         costs_of(parameters, specification).values(),
         statement_of(parameters),
         exact_of(settings),
-        [
-            replace(
-                tabulation_plan(parameters, name),
-                curve=curve_of_change(parameters.of(name), specification),
-            )
-            for name in parameters.budgets
-        ],
+        drawn_plans(parameters, specification),
         curves=partial(curves_of, parameters, specification),
         coverage=parameters.coverage,
     )

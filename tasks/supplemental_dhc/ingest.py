@@ -34,6 +34,7 @@ from ..census.histograms import HistogramSum, read_histogram, write_histogram
 from ..census.households import ADULT, HOUSEHOLDER, OWN_CHILDREN, RELATIVES, Members, unit_columns
 from ..census.invariants import GEOCODE_DIGITS, codes_of_level
 from ..census.members import completed_units, household_columns, read_units
+from ..census.queries import incidence
 from ..ledger.identity import store_identity
 from ..ledger.plan import UniversePlan
 from ..runs.directory import RunDirectory
@@ -391,11 +392,7 @@ class Areas:
     def summed(self, level: str, counts: np.ndarray) -> np.ndarray:
         """Sum counts to the regions of a level `(n_regions, n)`, from those of areas `(n_areas,
         n)`."""
-        region = self.region_of_area[level]
-        is_inside = region >= 0
-        found = np.zeros((len(self.regions[level]), counts.shape[1]), dtype=np.int64)
-        np.add.at(found, region[is_inside], counts[is_inside])
-        return found
+        return incidence(self.region_of_area[level], len(self.regions[level])) @ counts
 
 
 def areas_of(

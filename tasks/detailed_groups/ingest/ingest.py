@@ -231,11 +231,7 @@ def check_input_of(settings: Settings) -> InputCheck[AcceptedGroups]:
 
 def _check_tables(settings: Settings, specification: Specification) -> InputCheck[AcceptedGroups]:
     names_of(settings)
-    parameters = parameters_of(settings)
-    of_households = parameters.records == "households"
-    return check_groups_input(
-        settings.input.tables, specification, parameters, of_households=of_households
-    )
+    return check_groups_input(settings.input.tables, specification, parameters_of(settings))
 
 
 def names_of(settings: Settings) -> dict[tuple[str, str], str]:

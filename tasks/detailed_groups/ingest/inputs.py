@@ -347,21 +347,18 @@ class AcceptedGroups:
 
 
 def check_groups_input(
-    tables: Mapping[str, str],
-    specification: Specification,
-    parameters: Parameters,
-    *,
-    of_households: bool = False,
+    tables: Mapping[str, str], specification: Specification, parameters: Parameters
 ) -> InputCheck[AcceptedGroups]:
     """Read the tables, evaluate every rule and sum the persons, or the householders.
 
     `tables` maps `data` to a folder in the production layout, or `persons`, `units` and
     `geography` to the census tables. The rules are counted by vectorised code and, as a public
     pass or fail, evaluated by Great Expectations; the input is accepted only if both find nothing.
-    Householders are counted `of_households` by their household's cell, which only census tables
-    have.
+    For parameters of households, householders are counted by their household's cell, which only
+    census tables have.
     """
     evidence = ValueTally()
+    of_households = parameters.records == "households"
     reader = HouseholdReader if of_households else _reader_of(tables)
     read = reader(tables, _states(parameters), code_positions(specification), evidence)
     try:

@@ -35,6 +35,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 
@@ -149,6 +151,13 @@ def pass_plan(parameters: Parameters, region_pass: str) -> UniversePlan:
 def tabulation_plan(parameters: Parameters, name: str) -> UniversePlan:
     """The plan of one tabulation in the whole run, which is charged as one draw."""
     return _plan(TABULATIONS[name].what, parameters.of(name).total, parameters)
+
+
+def drawn_plans(parameters: Parameters, specification: Specification) -> Iterator[UniversePlan]:
+    """The plans of all tabulations, with their exact curves."""
+    for name in parameters.budgets:
+        curve = curve_of_change(parameters.of(name), specification)
+        yield replace(tabulation_plan(parameters, name), curve=curve)
 
 
 def _plan(name: str, total: Fraction, parameters: Parameters) -> UniversePlan:

@@ -371,19 +371,19 @@ def alone_counterparts(specification: Specification) -> Mapping[str, str]:
     for iteration, code in specification.pairs:
         codes.setdefault(iteration, set()).add(code)
     races = [item for item in specification.iterations.values() if item.code in codes]
-    combined: dict[tuple[int, str], list[str]] = {}
-    for item in races:
-        if item.is_alone is False:
-            for code in codes[item.code]:
-                combined.setdefault((item.level, code), []).append(item.code)
+    # The smallest first, by its number of codes.
+    combined = sorted(
+        (item for item in races if item.is_alone is False),
+        key=lambda item: (len(codes[item.code]), item.code),
+    )
     found = {}
     for item in races:
         if item.is_alone:
-            common = set.intersection(
-                *(set(combined.get((item.level, code), [])) for code in codes[item.code])
+            holding = (
+                other.code
+                for other in combined
+                if other.level == item.level and codes[item.code] <= codes[other.code]
             )
-            # The smallest group that holds the first, by its number of codes.
-            smallest = sorted(common, key=lambda other: (len(codes[other]), other))
-            if smallest:
-                found[item.code] = smallest[0]
+            if (smallest := next(holding, None)) is not None:
+                found[item.code] = smallest
     return found

@@ -144,13 +144,13 @@ def test_what_is_no_configuration_is_refused(text: str, expected: str) -> None:
 
 def test_budgets_under_infinite_tell_only_which_levels_are_measured() -> None:
     found = parsed(infinite=True, **{USA_1: float("inf"), "privacy_budget_p_level_2_usa": 0})
-    assert ("USA", 1) in found.budgets
+    assert ("USA", 1) in found.budgets["p"]
     assert ("USA", 2) not in found.budgets["p"]
 
 
 def test_thresholds_are_those_of_whole_totals() -> None:
     found = parsed(thresholds_p=THRESHOLDS | {"(USA, 1)": [-2.5, 3.2, float("inf")]})
-    assert found.thresholds["USA", 1] == (-2, 4, NEVER)
+    assert found.thresholds["p"]["USA", 1] == (-2, 4, NEVER)
 
 
 @given(
