@@ -70,9 +70,10 @@ def of_detailed_groups(folder: str, definition: str, region_pass: str) -> tuple[
     specification, total = read_specification(folder), parameters.total_of(region_pass)
 
     def curve(loss: Fraction) -> PrivacyCurve:
-        budgets = {level: own * loss / total for level, own in parameters.budgets.items()}
-        scaled = replace(parameters, budgets=budgets)
-        return detailed_groups.exact_curve([scaled], specification, region_pass, is_bounded=False)
+        ((name, budgets),) = parameters.budgets.items()
+        scaled = {level: own * loss / total for level, own in budgets.items()}
+        own = replace(parameters, budgets={name: scaled})
+        return detailed_groups.exact_curve(own, specification, region_pass, is_bounded=False)
 
     return curve, total
 

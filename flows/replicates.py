@@ -137,7 +137,7 @@ def _spending_on_all_levels(settings: Any, losses: Mapping[str, Fraction]) -> An
 
 def _budgets(settings: DetailedGroupsSettings) -> dict[str, Fraction]:
     """Budget of every measured level of population groups, such as TRACT:2."""
-    budgets = parameters_of(settings).first.budgets
+    (budgets,) = parameters_of(settings).budgets.values()
     return {f"{region_type}:{level}": budget for (region_type, level), budget in budgets.items()}
 
 

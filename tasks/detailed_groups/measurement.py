@@ -30,7 +30,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..ledger.charging import single_draw
-from ..ledger.plan import Measure, UniversePlan
+from ..ledger.plan import Measure
 from ..noise.distributions import NoiseDraws
 from ..products.measurement import with_noise
 from ..products.plan import Plan
@@ -58,8 +58,8 @@ from .ingest.ingest import (
     truth_files,
 )
 from .workload.budgets import LevelNoise, level_budget, level_noise, refuse_missed_margins
-from .workload.guarantee import curve_of_change, exact_of, statement_of, tabulation_plan
-from .workload.parameters import MechanismParameters, Parameters, choose_table
+from .workload.guarantee import drawn_plans, exact_of, statement_of
+from .workload.parameters import Level, Parameters, choose_table
 from .workload.tabulations import KEY, NOT_MEASURED, SEX_BY_AGE, TABULATIONS, Tabulation
 
 
@@ -224,9 +224,9 @@ def measured_shards(run: RunDirectory, parameters: Parameters) -> list[tuple[str
     shards = read_shards(run)
     return [
         (name, shard)
-        for name, own in parameters.of.items()
+        for name, budgets in parameters.budgets.items()
         for shard in shards
-        if (shard.region_type, shard.level) in own.budgets
+        if (shard.region_type, shard.level) in budgets
     ]
 
 
@@ -251,13 +251,14 @@ def plan_of_run(run: RunDirectory, settings: Settings) -> Plan:
     invariants; raises InputRefused for a budget that misses its wanted margin.
     """
     parameters, specification = run_parameters(run, settings), run_specification(run)
-    universes: list[UniversePlan] = []
-    for tabulation, own in parameters.tables():
-        if not own.infinite:
-            refuse_missed_margins(own, specification)
-        measures = () if own.infinite else tuple(_measures(run, tabulation, own))
-        drawn = replace(tabulation_plan(parameters, tabulation.name), measures=measures)
-        universes.append(replace(drawn, curve=curve_of_change(own, specification)))
+    if not parameters.infinite:
+        refuse_missed_margins(parameters, specification)
+    universes = [
+        replace(drawn, measures=tuple(_measures(run, tabulation, parameters)))
+        for tabulation, drawn in zip(
+            parameters.tabulations, drawn_plans(parameters, specification), strict=True
+        )
+    ]
     files = [path for path in parameters_folder(run).rglob("*") if path.is_file()]
     further = group_totals_file(run), invariants_file(run)
     plan = Plan.of(settings, (), statement_of(parameters), exact_of(settings), universes)
@@ -267,26 +268,27 @@ def plan_of_run(run: RunDirectory, settings: Settings) -> Plan:
 
 
 def _measures(
-    run: RunDirectory, tabulation: Tabulation, own: MechanismParameters
+    run: RunDirectory, tabulation: Tabulation, parameters: Parameters
 ) -> Iterator[Measure]:
-    """The measures of every level and stage; the number of answers on persons depends on the
-    outcome of the first stage.
+    """The measures of every level and stage, none without noise; the number of answers on persons
+    depends on the outcome of the first stage.
     """
-    for level in own.budgets:
+    for level in () if parameters.infinite else parameters.budgets[tabulation.name]:
         n_answers = None
         if not tabulation.of_persons:
-            bounds, shards = own.thresholds[level], shards_of(run, *level)
-            tables = (chosen_tables(run, shard, bounds) for shard in shards)
+            bounds = parameters.thresholds[tabulation.name][level]
+            tables = (chosen_tables(run, shard, bounds) for shard in shards_of(run, *level))
             n_answers = sum(int(tabulation.offsets(table)[-1]) for table in tables)
-        for stage in noise_of(run, own, tabulation, level).stages:
+        for stage in noise_of(run, parameters, tabulation, level).stages:
             yield replace(stage, answers=n_answers)
 
 
 def noise_of(
-    run: RunDirectory, own: MechanismParameters, tabulation: Tabulation, level: tuple[str, int]
+    run: RunDirectory, parameters: Parameters, tabulation: Tabulation, level: Level
 ) -> LevelNoise:
     """The noise of a population group level of a run."""
-    budget = level_budget(own, level, run_universe(run, *level))
+    own = parameters.of(tabulation.name)
+    budget = level_budget(own, tabulation.name, level, run_universe(run, *level))
     return level_noise(budget, tabulation, level, own.total, infinite=own.infinite)
 
 
@@ -295,8 +297,8 @@ def measure_totals_once(run: RunDirectory, settings: Settings, shard: Shard) -> 
 
     Raises like `single_draw`.
     """
-    tabulation, own = next(run_parameters(run, settings).tables())
-    noise = noise_of(run, own, tabulation, (shard.region_type, shard.level))
+    parameters = run_parameters(run, settings)
+    noise = noise_of(run, parameters, SEX_BY_AGE, (shard.region_type, shard.level))
     groups = shard_groups(run, shard)
     _, *names = names_of(run, shard, np.flatnonzero(~groups.is_total_only))
 
@@ -305,7 +307,7 @@ def measure_totals_once(run: RunDirectory, settings: Settings, shard: Shard) -> 
         of_noise = _noise_columns(noise, [noise.stage_1], np.zeros(totals.size, dtype=np.int8))
         return pa.record_batch([*names, pa.array(totals), *of_noise], schema=STAGE_1_SCHEMA)
 
-    path, named = stage_1_file(run, shard), (tabulation.what, "stage 1")
+    path, named = stage_1_file(run, shard), (SEX_BY_AGE.what, "stage 1")
     return publish_shard(run, settings, path, shard, named, STAGE_1_SCHEMA, rows)
 
 
@@ -316,10 +318,11 @@ def measure_tables_once(run: RunDirectory, settings: Settings, name: str, shard:
     Apart from the confidential counts it reads only the published outcome of stage 1, or the totals
     kept with the run. Raises like `single_draw`.
     """
-    tabulation, own = TABULATIONS[name], run_parameters(run, settings).of[name]
-    noise = noise_of(run, own, tabulation, (shard.region_type, shard.level))
+    tabulation, parameters = TABULATIONS[name], run_parameters(run, settings)
+    level = shard.region_type, shard.level
+    noise = noise_of(run, parameters, tabulation, level)
     groups = shard_groups(run, shard, by_total_only=tabulation.of_persons)
-    reads, thresholds = [], own.thresholds[shard.region_type, shard.level]
+    reads, thresholds = [], parameters.thresholds[name][level]
     if not tabulation.of_persons:
         table = chosen_tables(run, shard, thresholds)
     elif has_stage_1(run, shard):

@@ -72,7 +72,7 @@ from .ingest.ingest import (
 )
 from .settings import DetailedGroupsSettings
 from .workload.budgets import level_budgets
-from .workload.parameters import MechanismParameters
+from .workload.parameters import Level, Parameters
 from .workload.regions import COARSE, REGION_TYPES, is_in_pass, region_ids, region_types
 from .workload.specification import alone_counterparts
 from .workload.tabulations import KEY, SEX_BY_AGE
@@ -200,9 +200,6 @@ SUPPRESSED, MARGINALS, COTERMINOUS, ALONE = (
     "coterminous",
     "alone",
 )
-
-Level = tuple[str, int]
-"""Region type and iteration level of a population group level."""
 
 
 @dataclass(frozen=True)
@@ -430,21 +427,22 @@ def stages_of(settings: DetailedGroupsSettings) -> tuple[str, ...]:
     return (SUPPRESSED, MARGINALS, *(stage for stage, is_asked in optional.items() if is_asked))
 
 
-def pass_files(run: RunDirectory, parameters: MechanismParameters, region_pass: str) -> PassFiles:
+def pass_files(run: RunDirectory, parameters: Parameters, region_pass: str) -> PassFiles:
     """Files of a pass's measurements and of results derived from them."""
     return PassFiles(
         measured=run.root / "measurements" / SEX_BY_AGE.folder / region_pass,
         derived=run.root / "estimates" / SEX_BY_AGE.folder / region_pass,
-        levels=tuple(parameters.budgets_of(region_pass)),
+        levels=tuple(parameters.budgets_of(SEX_BY_AGE.name, region_pass)),
     )
 
 
-def thresholds_of(run: RunDirectory, parameters: MechanismParameters) -> dict[Level, int | None]:
+def thresholds_of(run: RunDirectory, parameters: Parameters) -> dict[Level, int | None]:
     """The suppression threshold of every measured level; None for no suppression."""
     chance, has_none = parameters.zero_suppression_chance, parameters.infinite
+    budgets = level_budgets(parameters, run_specification(run), SEX_BY_AGE.name)
     return {
         level: threshold_of(level[0], None if has_none else budget.second_stage, chance)
-        for level, budget in level_budgets(parameters, run_specification(run)).items()
+        for level, budget in budgets.items()
     }
 
 
@@ -477,7 +475,7 @@ def postprocess(
     run: RunDirectory, settings: DetailedGroupsSettings, region_pass: str, stage: str
 ) -> None:
     """Run one stage of a pass, from the previous stage's files."""
-    parameters = run_parameters(run, settings).first
+    parameters = run_parameters(run, settings)
     files = pass_files(run, parameters, region_pass)
     if stage == SUPPRESSED:
         thresholds = thresholds_of(run, parameters)
@@ -507,9 +505,9 @@ def groups_to_release(
     if isinstance(settings, DetailedGroupsSettings):
         last = stages_of(settings)[-1]
         for region_pass in parameters.passes:
-            yield from levels_after(pass_files(run, parameters.first, region_pass), last)
+            yield from levels_after(pass_files(run, parameters, region_pass), last)
         return
-    for level in parameters.of[name].budgets:
+    for level in parameters.budgets[name]:
         files = sorted(measured_folder(run, name, *level).glob("*.parquet"))
         if files:
             yield level, suppress(read_groups(files, MEASURED), None)
@@ -517,7 +515,7 @@ def groups_to_release(
 
 def redundant_spending(
     settings: DetailedGroupsSettings,
-    parameters: MechanismParameters,
+    parameters: Parameters,
     blocks: pd.DataFrame,
     invariants: pd.DataFrame | None = None,
 ) -> tuple[str, ...]:
@@ -539,7 +537,7 @@ def redundant_spending(
     for region_pass in parameters.passes:
         regions, sets = regions_of_pass(blocks, declared, region_pass)
         order = [name for name in settings.mechanism.summary_levels if name in regions]
-        budgets = parameters.budgets_of(region_pass)
+        budgets = parameters.budgets_of(SEX_BY_AGE.name, region_pass)
         for (region_type, level), budget in budgets.items():
             own = sets.get(region_type, {})
             n_regions = len(pd.unique(pd.Series(regions[region_type]).dropna()))
@@ -569,5 +567,5 @@ def redundant_spending_of_run(
     run: RunDirectory, settings: DetailedGroupsSettings
 ) -> tuple[str, ...]:
     """`redundant_spending` of a run that has ingested its input."""
-    parameters = run_parameters(run, settings).first
+    parameters = run_parameters(run, settings)
     return redundant_spending(settings, parameters, *public_blocks(run, settings))

@@ -33,7 +33,7 @@ from .release.budget import costs_of, curves_of, level_figures, refuse_settings
 from .release.report import certificate_facts, margins_table, report
 from .settings import DetailedGroupsSettings, DetailedHouseholdsSettings
 from .workload.budgets import format_percent
-from .workload.guarantee import curve_of_change, exact_of, statement_of, tabulation_plan
+from .workload.guarantee import drawn_plans, exact_of, statement_of
 from .workload.parameters import read_specification
 
 
@@ -49,7 +49,7 @@ def check_settings_against_input(
     if wanted is not None:
         yield wanted
     yield from format_notes(
-        redundant_spending(settings, parameters.first, accepted.blocks, accepted.invariants)
+        redundant_spending(settings, parameters, accepted.blocks, accepted.invariants)
     )
 
 
@@ -64,22 +64,19 @@ def plan_of(settings: Settings, run: RunDirectory | None = None) -> Plan:
         costs_of(parameters, specification).values(),
         statement_of(parameters),
         exact_of(settings),
-        [
-            replace(tabulation_plan(parameters, name), curve=curve_of_change(own, specification))
-            for name, own in parameters.of.items()
-        ],
+        drawn_plans(parameters, specification),
         curves=partial(curves_of, parameters, specification),
-        coverage=parameters.first.coverage,
+        coverage=parameters.coverage,
     )
 
 
 def words_on_costs(settings: Settings, plan: Plan) -> Iterator[Block | Section]:
     """The accuracy that the budgets of every pass buy; of persons also budget spent twice."""
     parameters = parameters_of(settings)
-    percent = format_percent(parameters.first.coverage)
+    percent = format_percent(parameters.coverage)
     for cost in plan.costs:
         blocks: list[Block] = []
-        if len(parameters.of) > 1:
+        if len(parameters.budgets) > 1:
             losses = cost.further["tabulations"].items()
             each = ", ".join(f"{name.upper()} {loss}" for name, loss in losses)
             blocks.append(f"{cost.plan.symbol} of each tabulation: {each}")
@@ -89,42 +86,34 @@ def words_on_costs(settings: Settings, plan: Plan) -> Iterator[Block | Section]:
         yield Section(f"Levels of {cost.plan.universe}", tuple(blocks))
     if isinstance(settings, DetailedGroupsSettings):
         with suppress(InputRefused, UnreadableInput):
-            public = read_blocks(settings.input.tables, parameters.first)
-            yield from format_notes(redundant_spending(settings, parameters.first, *public))
+            public = read_blocks(settings.input.tables, parameters)
+            yield from format_notes(redundant_spending(settings, parameters, *public))
 
 
-CHECKS = Checks(lambda run, settings: run_checks(run.root, run.unchecked_release), check_privacy)
+WORDS = Words(budget=words_on_costs, certificate=certificate_facts, report=report)
 
-DETAILED_GROUPS: Product = Product(
+
+def _product(model: type[Settings], rules: Rules, words: Words, figures: Figures) -> Product:
+    return Product(
+        model,
+        plan_of,
+        rules,
+        Checks(lambda run, settings: run_checks(run.root, run.unchecked_release), check_privacy),
+        words,
+        Accuracy(read_errors, write_accuracy, truth_files, figures=figures),
+        measurement_files,
+    )
+
+
+DETAILED_GROUPS = _product(
     DetailedGroupsSettings,
-    plan_of,
     Rules(check_input_of, check_settings_against_input, refuse_settings),
-    CHECKS,
-    Words(
-        budget=words_on_costs,
-        notes=redundant_spending_of_run,
-        certificate=certificate_facts,
-        report=report,
-    ),
-    Accuracy(
-        read_errors,
-        write_accuracy,
-        truth_files,
-        figures=Figures(KEYS, FIGURES, comparison_facts),
-    ),
-    measurement_files,
+    replace(WORDS, notes=redundant_spending_of_run),
+    Figures(KEYS, FIGURES, comparison_facts),
 )
-DETAILED_HOUSEHOLDS: Product = Product(
+DETAILED_HOUSEHOLDS = _product(
     DetailedHouseholdsSettings,
-    plan_of,
     Rules(check_input_of, refuse=refuse_settings),
-    CHECKS,
-    Words(budget=words_on_costs, certificate=certificate_facts, report=report),
-    Accuracy(
-        read_errors,
-        write_accuracy,
-        truth_files,
-        figures=Figures(HOUSEHOLD_KEYS, HOUSEHOLD_FIGURES, comparison_facts),
-    ),
-    measurement_files,
+    WORDS,
+    Figures(HOUSEHOLD_KEYS, HOUSEHOLD_FIGURES, comparison_facts),
 )

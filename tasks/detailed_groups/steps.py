@@ -92,7 +92,7 @@ def process(
     run: RunDirectory, settings: DetailedGroupsSettings, stage: str, region_pass: str
 ) -> Made:
     """Apply a stage of `stages_of` to the groups of a pass, from the previous stage's output."""
-    files = pass_files(run, run_parameters(run, settings).first, region_pass)
+    files = pass_files(run, run_parameters(run, settings), region_pass)
     folder = files.derived / stage
     if files.are_there(stage):
         return reused(folder)

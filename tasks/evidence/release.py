@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -40,8 +39,10 @@ _BESIDE = f"{BASELINE} of "
 """Begins a measure of a baseline, as attacks keep it."""
 
 
-def write_evidence(run: RunDirectory, settings: EvidenceSettings) -> Path:
-    """Write all figures of the releases, each attack's with its baseline and ceiling."""
+def release_figures(run: RunDirectory, settings: EvidenceSettings) -> None:
+    """Release all figures, each attack's with its baseline and ceiling: they are all that a
+    comparison releases.
+    """
     rows = list[tuple]()
     for draw in draws_of(settings):
         method = settings.methods[draw.method]
@@ -57,14 +58,13 @@ def write_evidence(run: RunDirectory, settings: EvidenceSettings) -> Path:
                 ]
     table = pd.DataFrame(rows, columns=list(COLUMNS))
     table = _with_references(table, settings)
-    path = evidence_file(run)
-    with replacing(path) as part:
+    with replacing(run.unchecked_release / evidence_file(run).name) as part:
         table.to_csv(part, index=False)
-    return path
+    publish_release(run)
 
 
 def read_evidence(run: RunDirectory) -> pd.DataFrame:
-    """The table that `write_evidence` has written."""
+    """The table of the released figures."""
     texts = {"strength": str, "group": str, "level": str}
     # A method of a single strength has no strength in the table.
     return pd.read_csv(evidence_file(run), dtype=texts).fillna({"strength": ""})
@@ -202,15 +202,8 @@ def page(run: RunDirectory, settings: EvidenceSettings) -> Document:
     )
 
 
-def release_figures(run: RunDirectory) -> None:
-    """Put the figures, which are all that a comparison releases, into the release."""
-    with replacing(run.unchecked_release / evidence_file(run).name) as part:
-        shutil.copyfile(evidence_file(run), part)
-    publish_release(run)
-
-
 def restore_figures(run: RunDirectory, _settings: EvidenceSettings) -> None:
-    """Restore the released figures next to the page, if they are gone."""
+    """Put the released figures next to the page, unless they are there."""
     path = evidence_file(run)
     if not path.exists():
         with replacing(path) as part:

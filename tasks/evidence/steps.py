@@ -43,7 +43,7 @@ from .methods.publish import (
     write_figures,
     write_tables,
 )
-from .release import page, release_figures, restore_figures, write_evidence
+from .release import page, release_figures, restore_figures
 from .settings import EvidenceSettings
 
 ATTACKS: Mapping[str, Callable[[Release], Iterable[Row]]] = {
@@ -141,11 +141,9 @@ def write_page(run: RunDirectory, settings: EvidenceSettings) -> Made:
 
     Released figures stay: repeating the attacks may take other seconds.
     """
-    if run.release.exists():
-        restore_figures(run, settings)
-    else:
-        write_evidence(run, settings)
-        release_figures(run)
+    if not run.release.exists():
+        release_figures(run, settings)
+    restore_figures(run, settings)
     return created(files.write_page(run.report, page(run, settings)))
 
 

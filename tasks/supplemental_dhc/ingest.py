@@ -34,6 +34,7 @@ from ..census.histograms import HistogramSum, read_histogram, write_histogram
 from ..census.households import ADULT, HOUSEHOLDER, OWN_CHILDREN, RELATIVES, Members, unit_columns
 from ..census.invariants import GEOCODE_DIGITS, codes_of_level
 from ..census.members import completed_units, household_columns, read_units
+from ..census.queries import incidence
 from ..ledger.identity import store_identity
 from ..ledger.plan import UniversePlan
 from ..runs.directory import RunDirectory
@@ -46,6 +47,7 @@ from ..tables.layouts import RACE_COLUMN
 from ..tables.sources import InputFile
 from ..tables.value_tallies import ValueTally
 from .plan import (
+    COLUMNS,
     EVERYBODY,
     ITERATIONS,
     MEASURES,
@@ -55,7 +57,6 @@ from .plan import (
     RACES,
     UNIVERSE,
     areas_file,
-    columns_of,
     make_plan,
 )
 from .settings import SupplementalDhcSettings
@@ -166,23 +167,14 @@ def truncate_members(unit: np.ndarray, order: np.ndarray, tau: int) -> np.ndarra
 
 def cells_of(measure: str, households: Households, members: Members) -> np.ndarray:
     """The cell of every person, or of every unit for a number of households; `NOWHERE` outside."""
-    cells = _unit_cells(measure, households)
-    return cells if cells is not None else _person_cells(measure, households, members)
-
-
-def _unit_cells(measure: str, households: Households) -> np.ndarray | None:
-    """Cells of units, None for a measure of persons."""
-    is_household, kind = households.kind > 0, households.kind
+    is_household = households.kind > 0
+    is_family = is_household & (households.kind <= FAMILY)
     if measure == "PH1_denom":
         return np.where(is_household, 0, NOWHERE)
     if measure == "PH5_denom":
-        return np.where(is_household & (kind <= FAMILY), 0, NOWHERE)
+        return np.where(is_family, 0, NOWHERE)
     if measure == "PH8_denom":
         return np.where(is_household, (households.tenure >= RENTERS).astype(int), NOWHERE)
-    return None
-
-
-def _person_cells(measure: str, households: Households, members: Members) -> np.ndarray:
     unit, age = members.unit, members.age
     is_adult = (age >= ADULT).astype(int)
     is_own = members.are(*OWN_CHILDREN) & (age < ADULT)
@@ -200,10 +192,8 @@ def _person_cells(measure: str, households: Households, members: Members) -> np.
         return np.where(age < ADULT, cell, NOWHERE)
     if measure == "PH4":
         is_related = members.are(HOUSEHOLDER) | members.are(*RELATIVES)
-        for relationship in SPOUSES:
-            is_related |= members.are(relationship)
-        kind = households.kind[unit]
-        return np.where(is_related & (kind >= 1) & (kind <= FAMILY), is_adult, NOWHERE)
+        is_related |= np.isin(members.relationship, SPOUSES)
+        return np.where(is_related & is_family[unit], is_adult, NOWHERE)
     if measure == "PH6":
         group = np.searchsorted(AGES_OF_CHILDREN, age, side="right")
         return np.where(is_own & (family >= 0), 4 * family + group, NOWHERE)
@@ -239,11 +229,6 @@ def iteration_of(key: str, race: np.ndarray, hispanic: np.ndarray) -> np.ndarray
     raise ValueError(f"unknown iterations {key!r}; there are {', '.join(ITERATIONS)}")
 
 
-def is_of_persons(measure: str) -> bool:
-    """Whether a measure counts persons."""
-    return MEASURES[measure].counted == PERSONS
-
-
 def count_people(
     households: Households,
     members: Members,
@@ -277,7 +262,7 @@ def columns_of_records(
     cell = cells_of(name, households, members)
     record = np.flatnonzero(cell >= 0)
     unit, race, hispanic = record, households.race, households.hispanic
-    if is_of_persons(name):
+    if measure.counted == PERSONS:
         record = record[truncate_members(members.unit[record], order[record], taus[name])]
         unit = members.unit[record]
         race, hispanic = race[unit], hispanic[unit]
@@ -288,7 +273,7 @@ def columns_of_records(
     for key in measure.iterations:
         iteration = iteration_of(key, race, hispanic)
         is_in = iteration >= 0
-        first = columns_of(name, key).start
+        first = COLUMNS[name, key].start
         yield unit[is_in], first + iteration[is_in] * measure.n_cells + cell[record[is_in]]
 
 
@@ -407,11 +392,7 @@ class Areas:
     def summed(self, level: str, counts: np.ndarray) -> np.ndarray:
         """Sum counts to the regions of a level `(n_regions, n)`, from those of areas `(n_areas,
         n)`."""
-        region = self.region_of_area[level]
-        is_inside = region >= 0
-        found = np.zeros((len(self.regions[level]), counts.shape[1]), dtype=np.int64)
-        np.add.at(found, region[is_inside], counts[is_inside])
-        return found
+        return incidence(self.region_of_area[level], len(self.regions[level])) @ counts
 
 
 def areas_of(

@@ -114,16 +114,6 @@ class Measure:
     is_by_person: bool = False
     tau: int = 0
 
-    @property
-    def codes(self) -> tuple[str, ...]:
-        """The codes of its iterations."""
-        return tuple(code for key in self.iterations for code in ITERATIONS[key])
-
-    @property
-    def n_columns(self) -> int:
-        """Number of an area's counts: those of every cell in every iteration."""
-        return len(self.codes) * self.n_cells
-
 
 def stability_of(measure: Measure, tau: int) -> int:
     """The most by which all counts of a measure, in iterations that exclude each other, move.
@@ -156,19 +146,21 @@ TRUNCATION: Mapping[str, int] = {
 """tau of the counts of persons, as in production."""
 
 
-*_FIRST, N_COLUMNS = accumulate((item.n_columns for item in MEASURES.values()), initial=0)
+_SIZES = {
+    (name, key): measure.n_cells * len(ITERATIONS[key])
+    for name, measure in MEASURES.items()
+    for key in measure.iterations
+}
+_ENDS = dict(zip(_SIZES, accumulate(_SIZES.values()), strict=True))
+
+N_COLUMNS = sum(_SIZES.values())
 """Counts of an area in all measures."""
 
-FIRST_COLUMNS: Mapping[str, int] = dict(zip(MEASURES, _FIRST, strict=True))
-"""The first column of every measure, in a row with the counts of all."""
-
-
-def columns_of(name: str, iterations: str) -> slice:
-    """The columns of a measure's counts in some iterations, by code and cell."""
-    measure = MEASURES[name]
-    before = measure.iterations[: measure.iterations.index(iterations)]
-    first = FIRST_COLUMNS[name] + measure.n_cells * sum(len(ITERATIONS[key]) for key in before)
-    return slice(first, first + measure.n_cells * len(ITERATIONS[iterations]))
+COLUMNS: Mapping[tuple[str, str], slice] = {
+    own: slice(_ENDS[own] - size, _ENDS[own]) for own, size in _SIZES.items()
+}
+"""The columns of a measure's counts in some iterations, by code and cell, in a row with the counts
+of all."""
 
 
 UNIVERSE = "people_in_households"
@@ -207,7 +199,6 @@ def make_plan(
     for (measure, level, iterations), rho in rhos.items():
         # All that one person moves may be in one count.
         moved = stability_of(MEASURES[measure], taus.get(measure, 0)) ** 2
-        n_counts = MEASURES[measure].n_cells * len(ITERATIONS[iterations])
         own = MeasuredQuery(
             f"{level} {measure} {iterations}",
             None if infinite else Noise(DISCRETE_GAUSSIAN, moved / (2 * rho)),
@@ -216,7 +207,7 @@ def make_plan(
             f"{measure} {iterations}",
             moved=moved,
             areas=n_regions[level],
-            answers=n_regions[level] * n_counts,
+            answers=n_regions[level] * _SIZES[measure, iterations],
         )
         measures.append(own)
     guarantee, loss = (None, None) if infinite else (Guarantee(ZCDP, total, UNBOUNDED), total)
@@ -233,7 +224,7 @@ def measure_of(query: str) -> tuple[str, str]:
 def answers_of(plan: UniversePlan, level: str, counts: np.ndarray) -> dict[str, np.ndarray]:
     """The answers to the queries of a level, among all counts of its regions `(n_regions, n)`."""
     queries = (own.query for own in plan.measures if own.level == level)
-    return {query: counts[:, columns_of(*measure_of(query))] for query in queries}
+    return {query: counts[:, COLUMNS[measure_of(query)]] for query in queries}
 
 
 def exact_curve(plan: UniversePlan, *, is_bounded: bool = False) -> PrivacyCurve | None:

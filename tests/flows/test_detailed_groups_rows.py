@@ -183,7 +183,7 @@ def released(folder: Path, parameters: Path, data: Path, *overrides: str):
         run, product="detailed-groups", settings_text=dump_settings(settings), stamp=settings.stamp
     )
     ingest_input(run, settings)
-    for level in run_parameters(run, settings).first.budgets:
+    for level in run_parameters(run, settings).budgets["p"]:
         tabulate(run, *level)
     DETAILED_GROUPS.charge_run(run, settings)
     for shard in read_shards(run):

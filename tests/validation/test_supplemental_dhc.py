@@ -18,7 +18,7 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import frozen_settings
 from spineflow.tasks.supplemental_dhc.estimation import ROWS
-from spineflow.tasks.supplemental_dhc.plan import MEASURES, TRUNCATION, stability_of
+from spineflow.tasks.supplemental_dhc.plan import ITERATIONS, MEASURES, TRUNCATION, stability_of
 from spineflow.tasks.supplemental_dhc.settings import SupplementalDhcSettings
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 from spineflow.tasks.topdown.ingest.generate_households import synthesize_households
@@ -274,7 +274,9 @@ def test_what_the_checks_know_of_tables_is_what_is_measured() -> None:
     for name, one in MEASURES.items():
         assert (name in OF_UNITS) == (one.tau == 0)
         assert stability_of(one, 5) == (2 if name in OF_UNITS else 12)
-        assert set("".join(CODES[key] for key in one.iterations)) == set(one.codes)
+        assert set("".join(CODES[key] for key in one.iterations)) == {
+            code for key in one.iterations for code in ITERATIONS[key]
+        }
     assert {(row.table, row.number) for row in ROWS} == {*OWN_ROWS}
     for row in ROWS:
         own = OWN_ROWS[row.table, row.number]

@@ -166,16 +166,14 @@ def parameters_of(settings: Settings, directory: str = "") -> Parameters:
 
     Raises InputRefused with one sentence about the first fault.
     """
-    own, folder, found = settings.mechanism, directory or settings.input.parameters, {}
-    for name in settings.TABULATIONS:
-        of_files = read_parameters(
-            folder,
-            own.config,
-            infinite=settings.privacy.infinite,
-            tabulation=TABULATIONS[name],
-        )
-        found[name] = replace(of_files, coverage=own.coverage, wanted=own.wanted)
-    return Parameters(found)
+    own = settings.mechanism
+    found = read_parameters(
+        directory or settings.input.parameters,
+        own.config,
+        infinite=settings.privacy.infinite,
+        tabulations=settings.TABULATIONS,
+    )
+    return replace(found, coverage=own.coverage, wanted=own.wanted)
 
 
 def run_parameters(run: RunDirectory, settings: Settings) -> Parameters:
@@ -233,11 +231,7 @@ def check_input_of(settings: Settings) -> InputCheck[AcceptedGroups]:
 
 def _check_tables(settings: Settings, specification: Specification) -> InputCheck[AcceptedGroups]:
     names_of(settings)
-    parameters = parameters_of(settings)
-    of_households = parameters.records == "households"
-    return check_groups_input(
-        settings.input.tables, specification, parameters.first, of_households=of_households
-    )
+    return check_groups_input(settings.input.tables, specification, parameters_of(settings))
 
 
 def names_of(settings: Settings) -> dict[tuple[str, str], str]:

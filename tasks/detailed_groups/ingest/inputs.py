@@ -49,7 +49,7 @@ from ...tables.readers import Selection, read_batches
 from ...tables.sources import InputFile
 from ...tables.value_tallies import RecordSums, ValueTally
 from ..settings import DATA_FILES
-from ..workload.parameters import MechanismParameters
+from ..workload.parameters import Parameters
 from ..workload.regions import BLOCK_COLUMNS, areas_of
 from ..workload.specification import NONE, Specification, code_positions
 from ..workload.tabulations import TENURES
@@ -347,21 +347,18 @@ class AcceptedGroups:
 
 
 def check_groups_input(
-    tables: Mapping[str, str],
-    specification: Specification,
-    parameters: MechanismParameters,
-    *,
-    of_households: bool = False,
+    tables: Mapping[str, str], specification: Specification, parameters: Parameters
 ) -> InputCheck[AcceptedGroups]:
     """Read the tables, evaluate every rule and sum the persons, or the householders.
 
     `tables` maps `data` to a folder in the production layout, or `persons`, `units` and
     `geography` to the census tables. The rules are counted by vectorised code and, as a public
     pass or fail, evaluated by Great Expectations; the input is accepted only if both find nothing.
-    Householders are counted `of_households` by their household's cell, which only census tables
-    have.
+    For parameters of households, householders are counted by their household's cell, which only
+    census tables have.
     """
     evidence = ValueTally()
+    of_households = parameters.records == "households"
     reader = HouseholdReader if of_households else _reader_of(tables)
     read = reader(tables, _states(parameters), code_positions(specification), evidence)
     try:
@@ -393,7 +390,7 @@ def check_groups_input(
 
 
 def read_blocks(
-    tables: Mapping[str, str], parameters: MechanismParameters
+    tables: Mapping[str, str], parameters: Parameters
 ) -> tuple[pd.DataFrame, pd.DataFrame | None]:
     """The blocks of the states that are tabulated, and their invariants where units are given.
 
@@ -407,12 +404,12 @@ def _reader_of(tables: Mapping[str, str]) -> type[ProductionReader | CensusReade
     return ProductionReader if "data" in tables else CensusReader
 
 
-def _states(parameters: MechanismParameters) -> set[str]:
+def _states(parameters: Parameters) -> set[str]:
     return {state for name in parameters.passes for state in parameters.states_of(name)}
 
 
 def _missing_passes(
-    read: GroupsReader, table: str, present: set[str], parameters: MechanismParameters
+    read: GroupsReader, table: str, present: set[str], parameters: Parameters
 ) -> tuple[Finding, ...]:
     """A finding for each pass without a state in a table."""
     return tuple(

@@ -138,7 +138,7 @@ def comparison_facts(run: RunDirectory, settings: Settings) -> dict[str, str]:
     """Facts of a run, in words."""
     parameters = run_parameters(run, settings)
     found = {
-        "definition": parameters.first.definition,
+        "definition": parameters.definition,
         "total": f"{float(parameters.total):.6g}",
     }
     if isinstance(settings, DetailedGroupsSettings):

@@ -105,7 +105,7 @@ def sums_of_areas(
             area has regions of several types.
     """
     areas = _check_areas(run, settings, listed)
-    parameters, specification = run_parameters(run, settings).first, run_specification(run)
+    parameters, specification = run_parameters(run, settings), run_specification(run)
     (name,) = settings.TABULATIONS
     of_levels = groups_to_release(run, settings, name)
     groups = pd.concat([_totals(own, areas["region"]) for _, own in of_levels])
@@ -123,7 +123,7 @@ def sums_of_areas(
     )
     found["is_complete"] = found["suppressed"] == 0
     iterations = specification.iterations
-    levels = {} if parameters.infinite else level_budgets(parameters, specification)
+    levels = {} if parameters.infinite else level_budgets(parameters, specification, name)
     noises: dict[Any, list[tuple[IntegerDistribution, int]]] = {}
     n_draws = parts[is_shown].groupby([*KEYS, "measured_at", "total_only"])["n_cells"].sum()
     for (*key, measured_at, is_total_only), n in n_draws.items() if levels else ():
@@ -176,8 +176,7 @@ def _check_areas(
     if len(twice):
         area, region = twice.iloc[0]
         raise InputRefused(f"The area {area!r} lists the region {region!r} twice; list it once.")
-    budgets = run_parameters(run, settings).first.budgets
-    kinds = dict.fromkeys(kind for kind, _ in budgets)
+    kinds = dict.fromkeys(kind for kind, _ in run_parameters(run, settings).levels())
     kind_of = {own: kind for kind in kinds for own in run_regions(run, kind).ids.tolist()}
     areas["region_type"] = areas["region"].map(kind_of)
     unknown = areas.loc[areas["region_type"].isna(), "region"]

@@ -16,7 +16,7 @@ from ..ingest.ingest import Settings, parameters_of
 from ..postprocess import threshold_of
 from ..workload.budgets import LevelBudget, level_budgets, level_noise, refuse_missed_margins
 from ..workload.guarantee import exact_curve, pass_plan
-from ..workload.parameters import MechanismParameters, Parameters, read_specification
+from ..workload.parameters import Level, Parameters, read_specification
 from ..workload.specification import Specification
 from ..workload.tabulations import Tabulation
 
@@ -36,8 +36,8 @@ def level_figures(
     Raises InputRefused for a budget so small that its noise is too wide for these figures.
     """
     figures = []
-    for tabulation, own, level, budget in _budgets(parameters, specification, region_pass):
-        coverage, noise = own.coverage, budget.second_stage
+    for tabulation, level, budget in _budgets(parameters, specification, region_pass):
+        coverage, noise = parameters.coverage, budget.second_stage
         sizes = zip(tabulation.names, tabulation.n_cells.tolist(), strict=True)
         named = "" if tabulation.of_persons else f"{tabulation.name}, "
         with refuse_errors(
@@ -54,14 +54,14 @@ def level_figures(
                     "stability": budget.stability,
                     "confidence": str(coverage),
                     "margin": margin(noise, coverage),
-                    "margin_wanted": own.wanted.get(level),
+                    "margin_wanted": parameters.wanted.get(level),
                     "margin_total_only": of_total_only,
                     "margins_of_totals": {
                         table: margin_of_sum(((noise, n),), coverage) for table, n in sizes
                     },
-                    "table_thresholds": list(own.thresholds[level]),
+                    "table_thresholds": list(parameters.thresholds[tabulation.name][level]),
                     "suppression_threshold": threshold_of(
-                        level[0], noise, own.zero_suppression_chance
+                        level[0], noise, parameters.zero_suppression_chance
                     ),
                 }
             )
@@ -70,11 +70,12 @@ def level_figures(
 
 def _budgets(
     parameters: Parameters, specification: Specification, region_pass: str | None
-) -> Iterator[tuple[Tabulation, MechanismParameters, tuple[str, int], LevelBudget]]:
+) -> Iterator[tuple[Tabulation, Level, LevelBudget]]:
     """The measured levels of every tabulation, of one pass if it is named; none without noise."""
-    for tabulation, own in () if parameters.infinite else parameters.tables():
-        for level, budget in level_budgets(own, specification, region_pass).items():
-            yield tabulation, own, level, budget
+    for tabulation in () if parameters.infinite else parameters.tabulations:
+        budgets = level_budgets(parameters, specification, tabulation.name, region_pass)
+        for level, budget in budgets.items():
+            yield tabulation, level, budget
 
 
 def refuse_settings(settings: Settings) -> None:
@@ -85,8 +86,8 @@ def refuse_settings(settings: Settings) -> None:
     """
     parameters = parameters_of(settings)
     specification = read_specification(settings.input.parameters)
-    for own in () if parameters.infinite else parameters.of.values():
-        refuse_missed_margins(own, specification)
+    if not parameters.infinite:
+        refuse_missed_margins(parameters, specification)
     level_figures(parameters, specification)
 
 
@@ -101,12 +102,14 @@ def costs_of(parameters: Parameters, specification: Specification) -> dict[str, 
         native = {"neighbors": UNBOUNDED, plan.symbol: plan.stated_loss}
         levels = level_figures(parameters, specification, region_pass)
         further: dict[str, Any] = {"native": native, "levels": levels}
-        if len(parameters.of) > 1:
+        if len(parameters.budgets) > 1:
             further["tabulations"] = {
-                name: "inf" if own.infinite else str(own.total_of(region_pass))
-                for name, own in parameters.of.items()
+                name: "inf"
+                if parameters.infinite
+                else str(parameters.of(name).total_of(region_pass))
+                for name in parameters.budgets
             }
-        curve = exact_curve(parameters.of.values(), specification, region_pass, is_bounded=True)
+        curve = exact_curve(parameters, specification, region_pass, is_bounded=True)
         found[region_pass] = Cost(plan, curve, BOUNDED, SAFETAB_P, region_pass, further=further)
     return found
 
@@ -121,9 +124,7 @@ def curves_of(parameters: Parameters, specification: Specification) -> Curves | 
     return Curves(
         {plan.universe: plan.promised.rho_per_record for plan in plans.values()},
         {
-            plan.universe: exact_curve(
-                parameters.of.values(), specification, name, is_bounded=False
-            )
+            plan.universe: exact_curve(parameters, specification, name, is_bounded=False)
             for name, plan in plans.items()
         },
         "whether this one's record is there or not",
@@ -135,7 +136,7 @@ def _measures(
 ) -> Iterator[Measure]:
     """The measures of the levels of a pass, by names of a budget rather than of a run."""
     total = parameters.total_of(region_pass)
-    for tabulation, _, level, budget in _budgets(parameters, specification, region_pass):
+    for tabulation, level, budget in _budgets(parameters, specification, region_pass):
         number = f"level {level[1]}"
         for own in level_noise(budget, tabulation, level, total).stages:
             query = f"{number}, {own.query}"

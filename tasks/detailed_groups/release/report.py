@@ -22,7 +22,6 @@ from ..ingest.ingest import Settings, run_parameters, run_specification
 from ..postprocess import groups_to_release, mask_of
 from ..workload.budgets import format_percent
 from ..workload.parameters import Parameters
-from ..workload.tabulations import TABULATIONS
 from .accuracy import FIGURES, HOUSEHOLD_FIGURES
 from .budget import curves_of, level_figures
 from .tables import TIDY_FILES
@@ -63,8 +62,8 @@ def certificate_facts(run: RunDirectory, settings: Settings) -> Facts:
     parameters, specification = run_parameters(run, settings), run_specification(run)
     figures = level_figures(parameters, specification) if settings.is_private else ()
     context = {
-        "parameters": parameters.first,
-        "percent": format_percent(parameters.first.coverage),
+        "parameters": parameters,
+        "percent": format_percent(parameters.coverage),
         "margins": margins_table(figures),
     }
     template = f"detailed_groups/templates/{PREFIX[parameters.records]}certificate.md.j2"
@@ -111,7 +110,7 @@ def report(
     parameters, specification = run_parameters(run, settings), run_specification(run)
     figures, records = level_figures(parameters, specification), parameters.records
     used = None if accuracy is None else accuracy[accuracy["groups"] > 0]
-    columns, chance = REPORTED[records], parameters.first.zero_suppression_chance
+    columns, chance = REPORTED[records], parameters.zero_suppression_chance
     is_suppressed = any(item["suppression_threshold"] is not None for item in figures)
     return report_document(
         run,
@@ -119,7 +118,7 @@ def report(
         plan,
         f"detailed_groups/templates/{PREFIX[records]}report.md.j2",
         counts=first_rows(run.release / TIDY_FILES[records], FIRST_COLUMNS[records]),
-        percent=format_percent(parameters.first.coverage),
+        percent=format_percent(parameters.coverage),
         implied=_implied(parameters, figures),
         margins=margins_table(figures),
         tables=_tables(run, settings, parameters),
@@ -136,7 +135,7 @@ def _implied(
 ) -> dict[str, dict[str, float]]:
     """The margin of every tabulation by level, 0 where it lacks the level."""
     levels = {format_level(item["region_type"], item["level"]): 0.0 for item in figures}
-    series = {name: dict(levels) for name in parameters.of}
+    series = {name: dict(levels) for name in parameters.budgets}
     for item in figures:
         name = format_level(item["region_type"], item["level"])
         series[item["tabulation"]][name] = float(item["margin"])
@@ -149,9 +148,8 @@ def _implied(
 def _tables(run: RunDirectory, settings: Settings, parameters: Parameters) -> Table:
     """The groups of every level by table, as the published noisy outcome has them."""
     rows = []
-    for name in parameters.of:
-        tabulation = TABULATIONS[name]
-        for level, groups in groups_to_release(run, settings, name):
+    for tabulation in parameters.tabulations:
+        for level, groups in groups_to_release(run, settings, tabulation.name):
             hidden, n = mask_of(groups, "is_suppressed"), max(1, groups.num_rows)
             numbers = np.bincount(
                 groups["table"].to_numpy()[~hidden], minlength=len(tabulation.names)

@@ -38,7 +38,7 @@ from ..ingest.ingest import Settings, read_run_names, run_parameters, run_specif
 from ..postprocess import CODE, codes_of, counts_of, groups_to_release, mask_of, select_released
 from ..workload.budgets import LevelBudget, level_budgets
 from ..workload.specification import CharacteristicIteration
-from ..workload.tabulations import KEY, TABULATIONS, Tabulation
+from ..workload.tabulations import KEY, Tabulation
 
 NAMED = (
     ("region_type", CODE),
@@ -294,12 +294,13 @@ def write_run_release(run: RunDirectory, settings: Settings) -> None:
     """Write the release's files to the folder of the unchecked release."""
     parameters, specification = run_parameters(run, settings), run_specification(run)
     tables: list[tuple[Tabulation, Iterable[pa.Table], CountNoise]] = []
-    for name, own in parameters.of.items():
-        released = groups_to_release(run, settings, name)
+    are_cut = not parameters.allow_negative_counts
+    for tabulation in parameters.tabulations:
+        released = groups_to_release(run, settings, tabulation.name)
         parts = (select_released(groups) for _, groups in released)
-        levels = None if own.infinite else level_budgets(own, specification)
-        noise = CountNoise(levels, own.coverage, not own.allow_negative_counts)
-        tables.append((TABULATIONS[name], parts, noise))
+        budgets = level_budgets(parameters, specification, tabulation.name)
+        levels = None if parameters.infinite else budgets
+        tables.append((tabulation, parts, CountNoise(levels, parameters.coverage, are_cut)))
     write_release(
         run.unchecked_release,
         tables,

@@ -29,10 +29,10 @@ from ...noise.distributions import (
 )
 from ...noise.quantiles import loss_for_margin, margin
 from ...runs.errors import InputRefused
-from .parameters import MechanismParameters
+from .parameters import Level, Parameters
 from .regions import REGION_TYPES
 from .specification import IterationUniverse, Specification, iteration_universe, stability
-from .tabulations import Tabulation
+from .tabulations import SEX_BY_AGE, Tabulation
 
 ONE = Fraction(1)
 
@@ -94,7 +94,7 @@ class LevelNoise:
 def level_noise(
     budget: LevelBudget,
     tabulation: Tabulation,
-    level: tuple[str, int],
+    level: Level,
     total: Fraction,
     *,
     infinite: bool = False,
@@ -122,43 +122,41 @@ DIGITS = 6
 
 
 def level_budgets(
-    parameters: MechanismParameters, specification: Specification, region_pass: str | None = None
-) -> dict[tuple[str, int], LevelBudget]:
-    """Budget and stability of every measured level, of one pass if it is named, by region type and
-    level.
+    parameters: Parameters, specification: Specification, name: str, region_pass: str | None = None
+) -> dict[Level, LevelBudget]:
+    """Budget and stability of every level that a tabulation measures, of one pass if it is named.
 
     A level whose groups are all measured by a total only has no first stage.
     """
     found = {}
-    levels = parameters.budgets if region_pass is None else parameters.budgets_of(region_pass)
-    for region_type, level in levels:
-        granularity = REGION_TYPES[region_type].granularity
-        universe = iteration_universe(specification, granularity, level)
-        own = level_budget(parameters, (region_type, level), universe)
-        if len(universe) and universe.total_only.all():
-            own = replace(own, stage_1_fraction=Fraction(0))
-        found[region_type, level] = own
+    for region_type, level in parameters.budgets[name]:
+        kind = REGION_TYPES[region_type]
+        if region_pass in (None, kind.region_pass):
+            universe = iteration_universe(specification, kind.granularity, level)
+            own = level_budget(parameters, name, (region_type, level), universe)
+            if len(universe) and universe.total_only.all():
+                own = replace(own, stage_1_fraction=Fraction(0))
+            found[region_type, level] = own
     return found
 
 
 def level_budget(
-    parameters: MechanismParameters, level: tuple[str, int], universe: IterationUniverse
+    parameters: Parameters, name: str, level: Level, universe: IterationUniverse
 ) -> LevelBudget:
-    """Budget and stability of a measured level with these iterations."""
+    """Budget and stability of a level with these iterations that a tabulation measures."""
     protected = stability(universe, parameters.max_race_codes)
-    return LevelBudget(
-        parameters.budgets[level], protected, parameters.stage_1_fraction, parameters.is_pure
-    )
+    budget = parameters.budgets[name][level]
+    return LevelBudget(budget, protected, parameters.stage_1_fraction, parameters.is_pure)
 
 
 def budgets_for_margins(
-    parameters: MechanismParameters, specification: Specification
-) -> dict[tuple[str, int], Fraction]:
+    parameters: Parameters, specification: Specification
+) -> dict[Level, Fraction]:
     """The least budgets, to six significant digits, of measured levels that have wanted margins."""
     wanted = parameters.wanted
     return {
         level: least_budget(budget, wanted[level], parameters.coverage)
-        for level, budget in level_budgets(parameters, specification).items()
+        for level, budget in level_budgets(parameters, specification, SEX_BY_AGE.name).items()
         if level in wanted
     }
 
@@ -175,9 +173,10 @@ def least_budget(level: LevelBudget, margin_of_error: int, coverage: Fraction) -
     return loss_for_margin(noise, ONE, margin_of_error, coverage=coverage, digits=DIGITS)
 
 
-def refuse_missed_margins(parameters: MechanismParameters, specification: Specification) -> None:
+def refuse_missed_margins(parameters: Parameters, specification: Specification) -> None:
     """Raise InputRefused if a level has a budget that does not meet the margin wanted of it."""
-    budgets = level_budgets(parameters, specification) if parameters.wanted else {}
+    name = SEX_BY_AGE.name
+    budgets = level_budgets(parameters, specification, name) if parameters.wanted else {}
     for (region_type, number), budget in budgets.items():
         due = parameters.wanted.get((region_type, number))
         if due is None or margin(budget.second_stage, parameters.coverage) <= due:

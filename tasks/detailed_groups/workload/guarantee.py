@@ -35,7 +35,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 
@@ -55,18 +56,14 @@ from ...noise.distributions import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from ...products.plan import ExactFact, Statement
 from ..settings import DetailedGroupsSettings, DetailedHouseholdsSettings
 from .budgets import ONE, LevelBudget, level_budgets
-from .parameters import MechanismParameters, Parameters
+from .parameters import Parameters
 from .regions import REGION_TYPES
 from .specification import Specification, exact_stability, iteration_universe
 from .tabulations import TABULATIONS
 
 
 def exact_curve(
-    tables: Collection[MechanismParameters],
-    specification: Specification,
-    region_pass: str,
-    *,
-    is_bounded: bool,
+    parameters: Parameters, specification: Specification, region_pass: str, *, is_bounded: bool
 ) -> PrivacyCurve | None:
     """The curve of one person or household added or removed in a pass, or changed within it if
     `is_bounded`: each of the tables, of persons one and of households by tabulation, moves one cell
@@ -74,26 +71,19 @@ def exact_curve(
 
     None if unknown, and without noise.
     """
-    if any(own.infinite for own in tables):
+    if parameters.infinite:
         return None
-    choices = [
-        choice
-        for own in tables
-        for choice in _choices(own, specification, region_pass, 1 + is_bounded)
-    ]
-    return known_curve({}, choices)
+    return known_curve({}, _choices(parameters, specification, region_pass, 1 + is_bounded))
 
 
-def curve_of_change(
-    parameters: MechanismParameters, specification: Specification
-) -> PrivacyCurve | None:
+def curve_of_change(parameters: Parameters, specification: Specification) -> PrivacyCurve | None:
     """The curve of one person's change in any pass that is run, which the ledger counts.
 
     Where there are two passes, a person leaves the groups of one of them and joins groups of the
     same or of the other. None if unknown.
     """
     if len(parameters.passes) == 1:
-        return exact_curve([parameters], specification, parameters.passes[0], is_bounded=True)
+        return exact_curve(parameters, specification, parameters.passes[0], is_bounded=True)
     # Laws are most accurate about the first pass, and the largest loss is required.
     passes = sorted(parameters.passes, key=parameters.total_of, reverse=True)
     of_passes = [_choices(parameters, specification, name, 1) for name in passes]
@@ -105,19 +95,19 @@ def curve_of_change(
 
 
 def _choices(
-    parameters: MechanismParameters, specification: Specification, region_pass: str, persons: int
+    parameters: Parameters, specification: Specification, region_pass: str, persons: int
 ) -> list[list[Counter[ChangedCount]]]:
-    """The counts of a pass moved by one person or two who join it, by granularity and level:
-    alternatives of each.
+    """The counts of a pass moved by one person or two who join it, by tabulation, granularity and
+    level: alternatives of each.
     """
-    budgets: dict[tuple[str, int], list[LevelBudget]] = {}
-    for (region_type, level), budget in level_budgets(
-        parameters, specification, region_pass
-    ).items():
-        granularity = REGION_TYPES[region_type].granularity
-        budgets.setdefault((granularity, level), []).append(budget)
+    budgets: dict[tuple[str, str, int], list[LevelBudget]] = {}
+    for name in parameters.budgets:
+        of_levels = level_budgets(parameters, specification, name, region_pass)
+        for (region_type, level), budget in of_levels.items():
+            granularity = REGION_TYPES[region_type].granularity
+            budgets.setdefault((name, granularity, level), []).append(budget)
     choices = []
-    for (granularity, level), own in budgets.items():
+    for (_, granularity, level), own in budgets.items():
         universe = iteration_universe(specification, granularity, level)
         most = exact_stability(universe, parameters.max_race_codes)
         by_total = int(universe.total_only.sum())
@@ -160,7 +150,14 @@ def pass_plan(parameters: Parameters, region_pass: str) -> UniversePlan:
 
 def tabulation_plan(parameters: Parameters, name: str) -> UniversePlan:
     """The plan of one tabulation in the whole run, which is charged as one draw."""
-    return _plan(TABULATIONS[name].what, parameters.of[name].total, parameters)
+    return _plan(TABULATIONS[name].what, parameters.of(name).total, parameters)
+
+
+def drawn_plans(parameters: Parameters, specification: Specification) -> Iterator[UniversePlan]:
+    """The plans of all tabulations, with their exact curves."""
+    for name in parameters.budgets:
+        curve = curve_of_change(parameters.of(name), specification)
+        yield replace(tabulation_plan(parameters, name), curve=curve)
 
 
 def _plan(name: str, total: Fraction, parameters: Parameters) -> UniversePlan:
@@ -184,7 +181,7 @@ def statement_of(parameters: Parameters) -> Statement:
     protected, change = words(parameters)
     if not of_persons and parameters.is_pure:
         # The ledger has a draw of each, and summed epsilons exceed the epsilon of summed rhos.
-        losses = tuple(tabulation_plan(parameters, name) for name in parameters.of)
+        losses = tuple(tabulation_plan(parameters, name) for name in parameters.budgets)
         together, are_disjoint = "Every household is in both, so that their epsilons add up.", False
     elif len(losses) > 1:
         together = (
@@ -195,7 +192,7 @@ def statement_of(parameters: Parameters) -> Statement:
 
 
 def _words_of_persons(parameters: Parameters) -> tuple[str, str]:
-    codes = parameters.first.max_race_codes
+    codes = parameters.max_race_codes
     counted = "the first race code" if codes == 1 else f"the first {codes} race codes"
     changed = (
         "Changing a record instead costs twice the rho (Theorem 2 of SafeTab-P), which is what "

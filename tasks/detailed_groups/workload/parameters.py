@@ -10,10 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -45,36 +45,40 @@ NEVER = 2**63 - 1
 """A threshold above all noisy totals."""
 
 
+Level = tuple[str, int]
+"""Region type and iteration level of a population group level."""
+
+
 @dataclass(frozen=True)
-class MechanismParameters:
-    """Parameters of the mechanism.
+class Parameters:
+    """Parameters of a run: of one tabulation of persons, or of two of households.
 
     definition : `zcdp` (discrete Gaussian) or `puredp` (two-sided geometric).
     max_race_codes : race codes of a person that count, from QRACE1 on.
     stage_1_fraction : gamma, the part of a level's budget that chooses each group's table; 0 where
         tables are chosen by totals that are known before.
-    budgets : rho, or epsilon if pure, of the levels that are measured, by region type and level,
-        highest summary level first; none is zero.
+    budgets : by tabulation rho, or epsilon if pure, of the levels that are measured, by region type
+        and level, highest summary level first; none is zero.
     thresholds : thresholds of the noisy total, by the same: from each on, the next larger table.
     zero_suppression_chance : probability that an empty group is suppressed; None for never.
     passes : the passes that are run.
     states : FIPS codes of the United States pass; empty if it is not run.
     coverage : the probability with which every margin of error holds, wanted or not.
-    wanted : margins that the noise of released counts is to have, by region type and level.
+    wanted : margins that the noise of released counts of persons is to have, by level.
     infinite : whether noise is switched off; budgets then only determine the measured levels.
     """
 
     definition: str
     max_race_codes: int
     stage_1_fraction: Fraction
-    budgets: Mapping[tuple[str, int], Fraction]
-    thresholds: Mapping[tuple[str, int], tuple[int, ...]]
+    budgets: Mapping[str, Mapping[Level, Fraction]]
+    thresholds: Mapping[str, Mapping[Level, tuple[int, ...]]]
     zero_suppression_chance: Fraction | None
     allow_negative_counts: bool
     passes: tuple[str, ...]
     states: tuple[str, ...]
     coverage: Fraction = COVERAGE
-    wanted: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    wanted: Mapping[Level, int] = field(default_factory=dict)
     infinite: bool = False
 
     @property
@@ -82,25 +86,47 @@ class MechanismParameters:
         """Whether the guarantee is pure epsilon-DP."""
         return self.definition == PURE_DP
 
+    @property
+    def tabulations(self) -> tuple[Tabulation, ...]:
+        """The tabulations, which are all of one kind of record."""
+        return tuple(TABULATIONS[name] for name in self.budgets)
+
+    @property
+    def records(self) -> str:
+        """Kind of record: persons or households."""
+        return self.tabulations[0].records
+
+    def of(self, name: str) -> Parameters:
+        """The parameters of one tabulation alone."""
+        return replace(self, budgets={name: self.budgets[name]})
+
     def states_of(self, region_pass: str) -> tuple[str, ...]:
         """FIPS codes of the states of a pass."""
         return self.states if region_pass == US else (PUERTO_RICO,)
 
-    def budgets_of(self, region_pass: str) -> dict[tuple[str, int], Fraction]:
-        """The budgets of the measured levels of a pass."""
+    def budgets_of(self, name: str, region_pass: str) -> dict[Level, Fraction]:
+        """The budgets of a tabulation's measured levels of a pass."""
         return {
             level: budget
-            for level, budget in self.budgets.items()
+            for level, budget in self.budgets[name].items()
             if REGION_TYPES[level[0]].region_pass == region_pass
         }
 
+    def levels(self) -> tuple[Level, ...]:
+        """The levels that any tabulation measures, in their order."""
+        measured = {level for own in self.budgets.values() for level in own}
+        return tuple(level for level in product(REGION_TYPES, LEVELS) if level in measured)
+
     def total_of(self, region_pass: str) -> Fraction:
-        """The budget of a pass: of adding or removing one person there."""
-        return sum(self.budgets_of(region_pass).values(), Fraction(0))
+        """The budget of all tabulations in a pass: of adding or removing one record there."""
+        of_tables = (self.budgets_of(name, region_pass).values() for name in self.budgets)
+        return sum(chain.from_iterable(of_tables), Fraction(0))
 
     @property
     def total(self) -> Fraction:
-        """The budget of adding or removing one record, which is in one pass."""
+        """The larger budget of all passes: no record is in two of them, and moving between them
+        costs one removal and one addition, like moving within a pass.
+        """
         return max((self.total_of(name) for name in self.passes), default=Fraction(0))
 
 
@@ -153,9 +179,9 @@ def mechanism_parameters(
     name: str = CONFIG_FILE,
     *,
     infinite: bool = False,
-    tabulation: Tabulation = SEX_BY_AGE,
-) -> MechanismParameters:
-    """Check the keys of a configuration and gather the mechanism's parameters of a tabulation.
+    tabulations: Sequence[str] = (SEX_BY_AGE.name,),
+) -> Parameters:
+    """Check the keys of a configuration and gather the mechanism's parameters of some tabulations.
 
     Messages begin with `name`. Under `infinite` every budget above zero counts as 1 and only
     determines the measured levels; `Infinity` is allowed then.
@@ -170,15 +196,19 @@ def mechanism_parameters(
         raise SpecificationError(f"{name}: run_us and run_pr are both false; set one to true")
     is_known, named = DEFINITIONS.__contains__, " or ".join(map(repr, DEFINITIONS))
     definition = check.given("privacy_defn", named, is_known)
-    kinds = [kind for name in passes for kind in region_types(name)]
-    budgets = {
-        (kind.name, level): check.budget(tabulation.budget(kind.name, level), infinite=infinite)
-        for kind in kinds
-        for level in LEVELS
-    }
-    if not any(budgets.values()):
-        raise SpecificationError(f"{name}: every budget is 0; give one level a budget at least")
-    return MechanismParameters(
+    kinds = [kind.name for name in passes for kind in region_types(name)]
+    tables = [TABULATIONS[own] for own in tabulations]
+    budgets = {}
+    for table in tables:
+        found = {
+            level: check.budget(table.budget(*level), infinite=infinite)
+            for level in product(kinds, LEVELS)
+        }
+        budgets[table.name] = {level: budget for level, budget in found.items() if budget}
+        if not budgets[table.name]:
+            raise SpecificationError(f"{name}: every budget is 0; give one level a budget at least")
+    of_persons = tables[0].of_persons
+    return Parameters(
         definition=definition,
         max_race_codes=check.given(
             "max_race_codes",
@@ -186,16 +216,18 @@ def mechanism_parameters(
             lambda value: type(value) is int and 1 <= value <= MOST_RACE_CODES,
         ),
         stage_1_fraction=check.between("privacy_budget_p_stage_1_fraction")
-        if tabulation.of_persons
+        if of_persons
         else Fraction(0),
-        budgets={level: budget for level, budget in budgets.items() if budget},
+        budgets=budgets,
         thresholds={
-            level: check.thresholds(thresholds_key(*level), tabulation)
-            for level, budget in budgets.items()
-            if budget
+            table.name: {
+                level: check.thresholds(thresholds_key(*level), table)
+                for level in budgets[table.name]
+            }
+            for table in tables
         },
         zero_suppression_chance=check.between("zero_suppression_chance", with_zero=True)
-        if tabulation.of_persons and "zero_suppression_chance" in config
+        if of_persons and "zero_suppression_chance" in config
         else None,
         allow_negative_counts=check.truth("allow_negative_counts"),
         passes=passes,
@@ -298,8 +330,8 @@ def read_parameters(
     overrides: Mapping[str, Any],
     *,
     infinite: bool = False,
-    tabulation: Tabulation = SEX_BY_AGE,
-) -> MechanismParameters:
+    tabulations: Sequence[str] = (SEX_BY_AGE.name,),
+) -> Parameters:
     """The mechanism's parameters: `config.json` of a folder, if there is one, under the overrides.
 
     `overrides` has keys of `config.json`; thresholds are merged one by one. Raises
@@ -311,12 +343,13 @@ def read_parameters(
         config = read_config(_read(directory, CONFIG_FILE)) if sources else {}
         if overrides or not sources:
             sources.append(SETTINGS_SECTION)
-        thresholds = config.get(tabulation.thresholds, {})
-        config = {**config, **overrides}
-        if tabulation.thresholds in overrides and isinstance(thresholds, dict):
-            config[tabulation.thresholds] = thresholds | overrides[tabulation.thresholds]
-        name = " and ".join(sources)
-        return mechanism_parameters(config, name, infinite=infinite, tabulation=tabulation)
+        merged = {
+            key: config[key] | overrides[key]
+            for key in (TABULATIONS[name].thresholds for name in tabulations)
+            if key in overrides and isinstance(config.get(key), dict)
+        }
+        config, name = {**config, **overrides, **merged}, " and ".join(sources)
+        return mechanism_parameters(config, name, infinite=infinite, tabulations=tabulations)
 
 
 def copy_parameters(directory: str, to: Path) -> None:
@@ -347,59 +380,3 @@ def _has_config(directory: str) -> bool:
 
 def _read(directory: str, name: str) -> str:
     return read_public_text(InputFile("parameters", f"{directory.rstrip('/')}/{name}", name))
-
-
-@dataclass(frozen=True)
-class Parameters:
-    """The parameters of a run, by name of a tabulation: one of persons, or two of households.
-
-    All have the same passes, states, race codes and kind of noise.
-    """
-
-    of: Mapping[str, MechanismParameters]
-
-    @property
-    def first(self) -> MechanismParameters:
-        """The parameters of the first tabulation, for values common to all."""
-        return next(iter(self.of.values()))
-
-    @property
-    def records(self) -> str:
-        """Kind of record: persons or households."""
-        return TABULATIONS[next(iter(self.of))].records
-
-    @property
-    def is_pure(self) -> bool:
-        """Whether the guarantee is pure epsilon-DP."""
-        return self.first.is_pure
-
-    @property
-    def infinite(self) -> bool:
-        """Whether noise is switched off."""
-        return self.first.infinite
-
-    @property
-    def passes(self) -> tuple[str, ...]:
-        """The passes that are run."""
-        return self.first.passes
-
-    def tables(self) -> Iterator[tuple[Tabulation, MechanismParameters]]:
-        """The tabulations with their parameters."""
-        for name, own in self.of.items():
-            yield TABULATIONS[name], own
-
-    def levels(self) -> tuple[tuple[str, int], ...]:
-        """Region types and iteration levels that any tabulation measures, in their order."""
-        measured = {level for own in self.of.values() for level in own.budgets}
-        return tuple(level for level in product(REGION_TYPES, LEVELS) if level in measured)
-
-    def total_of(self, region_pass: str) -> Fraction:
-        """The budget of all tabulations in a pass: of adding or removing one record there."""
-        return sum((own.total_of(region_pass) for own in self.of.values()), Fraction(0))
-
-    @property
-    def total(self) -> Fraction:
-        """The larger budget of all passes: no record is in two of them, and moving between them
-        costs one removal and one addition, like moving within a pass.
-        """
-        return max((self.total_of(name) for name in self.passes), default=Fraction(0))

@@ -156,27 +156,21 @@ def _iteration(name: str, row: Sequence[str]) -> CharacteristicIteration:
     fields = dict(zip(_COLUMNS[name], row, strict=True))
     code, level = fields["ITERATION_CODE"], int(fields["LEVEL"])
     flags = (fields["DETAILED_ONLY"], fields["COARSE_ONLY"])
-    is_major, needed = level == MAJOR_LEVEL, "True or False"
-    is_flagged = "Null" not in flags
-    if is_major:
-        is_flagged, needed = flags == ("Null", "Null"), "Null"
-    for is_right, fault in (
-        (
-            level in (MAJOR_LEVEL, *LEVELS),
-            f"has level {level}; use 0, 1 or 2, since no other is tabulated",
-        ),
-        (
-            flags != ("True", "True"),
-            "is both DETAILED_ONLY and COARSE_ONLY; make one False",
-        ),
-        (
-            is_flagged,
+    needed, allowed = "True or False", {"True", "False"}
+    if level == MAJOR_LEVEL:
+        needed, allowed = "Null", {"Null"}
+    fault = None
+    if level not in (MAJOR_LEVEL, *LEVELS):
+        fault = f"has level {level}; use 0, 1 or 2, since no other is tabulated"
+    elif flags == ("True", "True"):
+        fault = "is both DETAILED_ONLY and COARSE_ONLY; make one False"
+    elif not allowed.issuperset(flags):
+        fault = (
             f"has level {level} and must have {needed} in DETAILED_ONLY and COARSE_ONLY; correct "
-            "its level or these columns",
-        ),
-    ):
-        if not is_right:
-            raise SpecificationError(f"{name}: iteration {code} {fault}")
+            "its level or these columns"
+        )
+    if fault is not None:
+        raise SpecificationError(f"{name}: iteration {code} {fault}")
     return CharacteristicIteration(
         code=code,
         name=fields["ITERATION_NAME"],
@@ -377,19 +371,19 @@ def alone_counterparts(specification: Specification) -> Mapping[str, str]:
     for iteration, code in specification.pairs:
         codes.setdefault(iteration, set()).add(code)
     races = [item for item in specification.iterations.values() if item.code in codes]
-    combined: dict[tuple[int, str], list[str]] = {}
-    for item in races:
-        if item.is_alone is False:
-            for code in codes[item.code]:
-                combined.setdefault((item.level, code), []).append(item.code)
+    # The smallest first, by its number of codes.
+    combined = sorted(
+        (item for item in races if item.is_alone is False),
+        key=lambda item: (len(codes[item.code]), item.code),
+    )
     found = {}
     for item in races:
         if item.is_alone:
-            common = set.intersection(
-                *(set(combined.get((item.level, code), [])) for code in codes[item.code])
+            holding = (
+                other.code
+                for other in combined
+                if other.level == item.level and codes[item.code] <= codes[other.code]
             )
-            # The smallest group that holds the first, by its number of codes.
-            smallest = sorted(common, key=lambda other: (len(codes[other]), other))
-            if smallest:
-                found[item.code] = smallest[0]
+            if (smallest := next(holding, None)) is not None:
+                found[item.code] = smallest
     return found

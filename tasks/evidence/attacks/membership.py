@@ -187,6 +187,7 @@ class Canaries:
     person : (m,) positions among the people.
     own, other : (m,) cells of the record that is theirs, and of the one in its place.
     is_own : (m,) the coins.
+    area, cell : (m,) their areas, and the cells of the records that they have.
     population : everybody, with the records that the coins have decided.
     """
 
@@ -222,17 +223,8 @@ class Canaries:
         taken = np.arange(len(people))
         taken[self.person] = np.where(self.is_own, self.person, other[differs])
         mixed = People(people.area, people.cell[taken], people.household)
+        self.area, self.cell = mixed.area[self.person], mixed.cell[self.person]
         self.population = replace(population, people=mixed)
-
-    @property
-    def area(self) -> np.ndarray:
-        """(m,) their areas."""
-        return self.population.people.area[self.person]
-
-    @property
-    def cell(self) -> np.ndarray:
-        """(m,) cells of the records that they have."""
-        return self.population.people.cell[self.person]
 
 
 def membership_inference(release: Release) -> Iterator[Row]:

@@ -109,7 +109,7 @@ def american_pairs(
             partners = near.partners(one)
             if len(partners):
                 other = int(generator.choice(partners))
-                near.take(one, other)
+                near.is_free[[one, other]] = False
                 pairs.append((int(one), other))
     return np.array(pairs, dtype=np.int64).reshape(-1, 2)
 
@@ -133,10 +133,6 @@ class _Nearest:
         for members in self._members:
             self._at[members] = np.arange(len(members))
         self.is_free = np.ones(len(order), dtype=bool)
-
-    def take(self, one: int, other: int) -> None:
-        """Let neither be swapped again."""
-        self.is_free[[one, other]] = False
 
     def partners(self, one: int) -> np.ndarray:
         """At most `PARTNERS` of them, by distance in the order of areas."""

@@ -39,8 +39,8 @@ def test_a_budget_for_a_margin_is_told_of_a_measured_level(groups_input: Path) -
     assert "with a probability of 95 % at rho " in told
     total, now = map(float, re.findall(r"rho (\S+) and these shares \(now (\S+)\)", told)[0])
     wanted = parameters_of(load(groups_input, "mechanism.margins.COUNTY.1=30"))
-    budget = total / now * float(parameters_of(settings).first.budgets["COUNTY", 1])
-    assert budget == pytest.approx(float(wanted.first.budgets["COUNTY", 1]), rel=0.02)
+    budget = total / now * float(parameters_of(settings).budgets["p"]["COUNTY", 1])
+    assert budget == pytest.approx(float(wanted.budgets["p"]["COUNTY", 1]), rel=0.02)
     with pytest.raises(InputRefused, match="--target COUNTY:9: name a measured level"):
         list(DETAILED_GROUPS.needed(settings, {"COUNTY:9": 30}))
 

@@ -113,8 +113,7 @@ def _detailed(folder: Path, *, of_households: bool = False) -> Digests:
     check = check_groups_input(
         _tables(folder),
         read_specification(parameters),
-        read_parameters(parameters, {}),
-        of_households=of_households,
+        read_parameters(parameters, {}, tabulations=["t3" if of_households else "p"]),
     )
     return digests_of_groups(check.accepted(), KEY)
 

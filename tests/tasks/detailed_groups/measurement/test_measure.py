@@ -68,7 +68,7 @@ def ingested(folder: Path, groups_input: Path, *overrides: str):
         stamp=settings.stamp,
     )
     ingest_input(run, settings)
-    for level in run_parameters(run, settings).first.budgets:
+    for level in run_parameters(run, settings).budgets["p"]:
         tabulate(run, *level)
     return run, settings
 
@@ -106,7 +106,7 @@ def test_files_have_the_columns_that_others_read(measured_groups) -> None:
     lengths = frame["value"].map(len)
     assert (lengths == frame["table"].map({0: 1, 1: 8, 2: 18, 3: 46})).all()
     usa = frame[(frame["region_type"] == "USA") & frame["total_only"]]
-    budget = run_parameters(run, settings).first.budgets["USA", 2]
+    budget = run_parameters(run, settings).budgets["p"]["USA", 2]
     assert str(budget) in set(usa["plb"])
 
 
@@ -212,7 +212,7 @@ def test_the_ledger_has_the_curve_of_who_is_changed(
     check_exact_charge(
         lambda: DETAILED_GROUPS.charge_run(run, settings),
         Path(settings.privacy.ledger),
-        curve_of_change(run_parameters(run, settings).first, run_specification(run)),
+        curve_of_change(run_parameters(run, settings), run_specification(run)),
     )
 
 

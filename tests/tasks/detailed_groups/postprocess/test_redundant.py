@@ -8,18 +8,18 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 from spineflow.tasks.detailed_groups.postprocess import redundant_spending
-from spineflow.tasks.detailed_groups.workload.parameters import MechanismParameters
+from spineflow.tasks.detailed_groups.workload.parameters import Parameters
 from spineflow.tasks.detailed_groups.workload.regions import REGION_TYPES
 
 BUDGETS = (("USA", 1), ("STATE", 1), ("COUNTY", 1), ("COUNTY", 2), ("TRACT", 1))
 
 
-def parameters(budgets=BUDGETS) -> MechanismParameters:
-    return MechanismParameters(
+def parameters(budgets=BUDGETS) -> Parameters:
+    return Parameters(
         definition="zcdp",
         max_race_codes=8,
         stage_1_fraction=Fraction(1, 10),
-        budgets=dict.fromkeys(budgets, Fraction(1, 3)),
+        budgets={"p": dict.fromkeys(budgets, Fraction(1, 3))},
         thresholds={},
         zero_suppression_chance=None,
         allow_negative_counts=True,

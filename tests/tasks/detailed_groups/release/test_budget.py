@@ -7,11 +7,7 @@ from fractions import Fraction
 
 import pytest
 from spineflow.tasks.detailed_groups.release.budget import costs_of
-from spineflow.tasks.detailed_groups.workload.parameters import (
-    Parameters,
-    read_parameters,
-    read_specification,
-)
+from spineflow.tasks.detailed_groups.workload.parameters import read_parameters, read_specification
 from spineflow.tasks.products.budget import costs_to_json
 
 
@@ -21,7 +17,7 @@ def production(shared) -> str:
 
 
 def test_production_budgets(production: str) -> None:
-    parameters = Parameters({"p": read_parameters(production, {})})
+    parameters = read_parameters(production, {})
     found = costs_to_json(costs_of(parameters, read_specification(production)))
     assert list(found) == ["us", "pr"]
     assert found["us"]["native"] == {"neighbors": "unbounded", "rho": "618/125"}

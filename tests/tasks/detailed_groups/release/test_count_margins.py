@@ -94,7 +94,7 @@ def test_errors_are_within_the_margins_as_often_as_they_say(
     rows, run = noisy
     true, _ = tidy(measured_groups, tmp_path / "true", *AS_MEASURED, *NO_NOISE)
     settings = frozen_settings(DetailedGroupsSettings, run.settings)
-    levels = level_budgets(run_parameters(run, settings).first, run_specification(run))
+    levels = level_budgets(run_parameters(run, settings), run_specification(run), "p")
     # The total of a group is in T01001 whatever its table is: that of its other rows.
     table = rows.groupby(KEY[:3], observed=True)["table"].transform(lambda own: max(own))
     rows = rows.assign(own_table=table)

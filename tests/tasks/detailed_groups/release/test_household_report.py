@@ -34,7 +34,7 @@ def test_the_statement_is_covered_by_the_charge(
     settings = settings_of(tmp_path, definition=definition, run_us=passes[0], run_pr=passes[1])
     parameters = parameters_of(settings)
     statement = statement_of(parameters)
-    drawn = [tabulation_plan(parameters, name).promised.bounded_rho for name in parameters.of]
+    drawn = [tabulation_plan(parameters, name).promised.bounded_rho for name in parameters.budgets]
     assert least_charge(statement).parameter == sum(drawn)
     assert combine_parts(statement).guarantee.parameter == parameters.total
     assert parameters.total == (Fraction(17, 2) if passes[0] else 6)

@@ -18,7 +18,6 @@ from spineflow.tasks.detailed_groups.workload.guarantee import (
     tabulation_plan,
 )
 from spineflow.tasks.detailed_groups.workload.parameters import (
-    MechanismParameters,
     Parameters,
     read_parameters,
     read_specification,
@@ -61,21 +60,23 @@ def with_totals_only(draw) -> Specification:
     return replace(found, iterations=iterations)
 
 
-def parameters(specification: Specification, definition: str) -> MechanismParameters:
+def parameters(specification: Specification, definition: str) -> Parameters:
     """Noise so narrow that all its outcomes can be listed."""
     found = parameters_of(specification, definition, by_margins=False)
-    budgets = dict(zip(found.budgets, (Fraction(2), Fraction(3)), strict=True))
-    return replace(found, budgets=budgets, stage_1_fraction=Fraction(1, 2))
+    budgets = dict(zip(found.budgets["p"], (Fraction(2), Fraction(3)), strict=True))
+    return replace(found, budgets={"p": budgets}, stage_1_fraction=Fraction(1, 2))
 
 
-def moved(specification: Specification, own: MechanismParameters, levels=LEVELS) -> set[frozenset]:
+def moved(specification: Specification, own: Parameters, levels=LEVELS) -> set[frozenset]:
     """How many counts of which noise every person moves who is added, in the nation and a state."""
     universe = iteration_universe(specification, "detailed", 1)
     found = set()
     for races, ethnicity in everybody(specification, MOST_CODES):
         stages: list[Measure] = []
         for level in levels:
-            noise = level_noise(level_budget(own, level, universe), SEX_BY_AGE, level, own.total)
+            noise = level_noise(
+                level_budget(own, "p", level, universe), SEX_BY_AGE, level, own.total
+            )
             for code in brute_force(specification, races, ethnicity):
                 is_total_only = specification.iterations[code].detailed_only
                 stages += [noise.total_only] if is_total_only else [noise.stage_1, noise.stage_2]
@@ -97,8 +98,8 @@ def test_nobody_is_told_apart_better_than_by_the_curve(
 ) -> None:
     own = parameters(specification, definition)
     found = moved(specification, own)
-    added = exact_curve([own], specification, "us", is_bounded=False)
-    changed = exact_curve([own], specification, "us", is_bounded=True)
+    added = exact_curve(own, specification, "us", is_bounded=False)
+    changed = exact_curve(own, specification, "us", is_bounded=True)
     for epsilon in EPSILONS:
         worst = max(by_enumeration(dict(moves), epsilon) for moves in found)
         assert worst <= Decimal(added.delta_upper(float(epsilon)))
@@ -117,7 +118,7 @@ def test_the_curve_is_that_of_the_worst_person(
     specification = two_races(detailed_only)
     own = parameters(specification, definition)
     found = moved(specification, own)
-    curve = exact_curve([own], specification, "us", is_bounded=is_bounded)
+    curve = exact_curve(own, specification, "us", is_bounded=is_bounded)
     every = of_two(found) if is_bounded else [dict(moves) for moves in found]
     for epsilon in EPSILONS:
         worst = max(by_enumeration(moves, epsilon) for moves in every)
@@ -145,11 +146,10 @@ def test_the_ledger_counts_who_goes_from_any_pass_to_any(
     specification = two_races(detailed_only)
     us = parameters(specification, definition)
     assert curve_of_change(us, specification) == exact_curve(
-        [us], specification, "us", is_bounded=True
+        us, specification, "us", is_bounded=True
     )
-    both = replace(
-        us, passes=("us", "pr"), budgets={**us.budgets, ("PR-STATE", 1): Fraction(other)}
-    )
+    budgets = {**us.budgets["p"], ("PR-STATE", 1): Fraction(other)}
+    both = replace(us, passes=("us", "pr"), budgets={"p": budgets})
     found = moved(specification, us) | moved(specification, both, levels=(("PR-STATE", 1),))
     curve = curve_of_change(both, specification)
     for epsilon in EPSILONS:
@@ -158,7 +158,7 @@ def test_the_ledger_counts_who_goes_from_any_pass_to_any(
         assert worst <= upper
         if detailed_only is not None:
             assert upper <= worst + Decimal("2e-12")
-    assert SpentDraw(tabulation_plan(Parameters({"p": both}), "p").promised, curve).known == curve
+    assert SpentDraw(tabulation_plan(both, "p").promised, curve).known == curve
 
 
 def two_races(detailed_only: bool | None) -> Specification:
@@ -179,7 +179,7 @@ def test_the_production_run(shared) -> None:
     specification = read_specification(folder)
     for definition, region_pass, exact in (("zcdp", "us", 24.402), ("puredp", "pr", 2.5012)):
         own = read_parameters(folder, {"privacy_defn": definition})
-        curve = exact_curve([own], specification, region_pass, is_bounded=False)
+        curve = exact_curve(own, specification, region_pass, is_bounded=False)
         found = curve.epsilon_upper(DELTA)
         assert found == pytest.approx(exact, abs=1e-3)
         total = own.total_of(region_pass)

@@ -68,12 +68,7 @@ def config_of_2020() -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def parameters() -> Parameters:
-    return Parameters(
-        {
-            name: mechanism_parameters(config_of_2020(), tabulation=tabulation)
-            for name, tabulation in HOUSEHOLD_TABULATIONS.items()
-        }
-    )
+    return mechanism_parameters(config_of_2020(), tabulations=tuple(HOUSEHOLD_TABULATIONS))
 
 
 @pytest.fixture(scope="module")
@@ -85,13 +80,14 @@ def specification(tmp_path_factory: pytest.TempPathFactory):
 
 
 def test_the_losses_are_those_of_2020(parameters: Parameters) -> None:
-    assert list(parameters.of) == ["t3", "t4"]
-    for own in parameters.of.values():
+    assert list(parameters.budgets) == ["t3", "t4"]
+    for name in parameters.budgets:
+        own = parameters.of(name)
         assert own.total_of("us") == Fraction("4.447651")
         assert own.total_of("pr") == Fraction("2.377067")
-        assert ("AIANNH", 1) not in own.budgets
+        assert ("AIANNH", 1) not in own.budgets[name]
     assert parameters.total_of("us") == Fraction("8.895302") == parameters.total
-    for name in parameters.of:
+    for name in parameters.budgets:
         guarantee = tabulation_plan(parameters, name).promised
         assert guarantee.parameter == Fraction("4.447651")
         # One household changed costs twice as much, and two of them, as of who moves, eight times.
@@ -112,23 +108,23 @@ def test_the_presets_are_the_production_runs_of_2020(
         * (region_pass == "us")
     )
     settings = load_settings(DetailedHouseholdsSettings, source, presets=PRESETS)
-    for name, tabulation in HOUSEHOLD_TABULATIONS.items():
-        own = mechanism_parameters(settings.mechanism.config, tabulation=tabulation)
+    for name in HOUSEHOLD_TABULATIONS:
+        own = mechanism_parameters(settings.mechanism.config, tabulations=[name])
         assert own.passes == (region_pass,)
-        assert own.total_of(region_pass) == parameters.of[name].total_of(region_pass)
-        due = parameters.of[name].budgets_of(region_pass)
-        assert list(own.budgets_of(region_pass).items()) == list(due.items())
-        of_2020 = parameters.of[name].thresholds
-        assert own.thresholds == {level: of_2020[level] for level in own.thresholds}
-        assert set(own.thresholds) >= set(own.budgets)
+        assert own.total_of(region_pass) == parameters.of(name).total_of(region_pass)
+        due = parameters.budgets_of(name, region_pass)
+        assert list(own.budgets_of(name, region_pass).items()) == list(due.items())
+        of_2020, thresholds = parameters.thresholds[name], own.thresholds[name]
+        assert thresholds == {level: of_2020[level] for level in thresholds}
+        assert set(thresholds) >= set(own.budgets[name])
 
 
 def test_variances_and_margins_are_those_of_2020(parameters: Parameters, specification) -> None:
     due = {Fraction("0.006915"): 50, Fraction("1.9208"): 3, Fraction("0.142869"): 11}
     seen = set()
-    for own in parameters.of.values():
+    for name in parameters.budgets:
         for region_pass in parameters.passes:
-            for budget in level_budgets(own, specification, region_pass).values():
+            for budget in level_budgets(parameters, specification, name, region_pass).values():
                 assert budget.stability == 9
                 noise = budget.second_stage
                 assert noise == budget.total_only
@@ -143,19 +139,18 @@ def test_thresholds_are_as_many_as_the_tables_need() -> None:
     type_keys, tenure_keys = HOUSEHOLD_TABULATIONS.values()
     swapped = config | {tenure_keys.thresholds: config[type_keys.thresholds]}
     with pytest.raises(SpecificationError, match="must be a list of 1 number;"):
-        mechanism_parameters(swapped, tabulation=tenure_keys)
-    mechanism_parameters(swapped, tabulation=type_keys)
+        mechanism_parameters(swapped, tabulations=[tenure_keys.name])
+    mechanism_parameters(swapped, tabulations=[type_keys.name])
 
 
 def test_curves_have_the_rho_that_is_charged(parameters: Parameters, specification) -> None:
     for region_pass in parameters.passes:
         for is_bounded in (False, True):
-            tables = parameters.of.values()
-            curve = exact_curve(tables, specification, region_pass, is_bounded=is_bounded)
+            curve = exact_curve(parameters, specification, region_pass, is_bounded=is_bounded)
             assert curve.rho == (1 + is_bounded) * parameters.total_of(region_pass)
             assert pass_plan(parameters, region_pass).loss == parameters.total_of(region_pass)
-    for name, own in parameters.of.items():
-        curve = curve_of_change(own, specification)
+    for name in parameters.budgets:
+        curve = curve_of_change(parameters.of(name), specification)
         assert curve.rho == tabulation_plan(parameters, name).promised.bounded_rho
 
 

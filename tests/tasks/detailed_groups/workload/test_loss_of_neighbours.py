@@ -18,7 +18,7 @@ from spineflow.tasks.detailed_groups.workload.budgets import (
     level_noise,
 )
 from spineflow.tasks.detailed_groups.workload.guarantee import tabulation_plan
-from spineflow.tasks.detailed_groups.workload.parameters import MechanismParameters, Parameters
+from spineflow.tasks.detailed_groups.workload.parameters import Parameters
 from spineflow.tasks.detailed_groups.workload.specification import (
     NONE,
     IterationUniverse,
@@ -37,18 +37,16 @@ Person = tuple[tuple[int, ...], int, int, int]
 """Race codes, ethnicity code, area and finest cell."""
 
 
-def parameters_of(
-    specification: Specification, definition: str, *, by_margins: bool
-) -> MechanismParameters:
+def parameters_of(specification: Specification, definition: str, *, by_margins: bool) -> Parameters:
     """Budgets as they are given, or as margins of error ask for them."""
     given_budgets = (Fraction(1, 3), Fraction(2, 3))
     wanted = dict(zip(LEVELS, (5, 9), strict=True))
-    parameters = MechanismParameters(
+    parameters = Parameters(
         definition=definition,
         max_race_codes=MOST_CODES,
         stage_1_fraction=Fraction(1, 10),
-        budgets=dict(zip(LEVELS, given_budgets, strict=True)),
-        thresholds=dict.fromkeys(LEVELS, (1, 2, 3)),
+        budgets={"p": dict(zip(LEVELS, given_budgets, strict=True))},
+        thresholds={"p": dict.fromkeys(LEVELS, (1, 2, 3))},
         zero_suppression_chance=None,
         allow_negative_counts=True,
         passes=("us",),
@@ -58,7 +56,7 @@ def parameters_of(
         return parameters
     found = budgets_for_margins(replace(parameters, wanted=wanted), specification)
     budgets = {level: found[level] for level in LEVELS}
-    return replace(parameters, wanted=wanted, budgets=budgets)
+    return replace(parameters, wanted=wanted, budgets={"p": budgets})
 
 
 def counts(person: Person, universe: IterationUniverse, regions: np.ndarray) -> dict:
@@ -125,7 +123,7 @@ def test_nobody_loses_more_than_is_charged(
     is_exact = True
     for region_type, level in LEVELS:
         universe = iteration_universe(specification, "detailed", level)
-        budget = level_budget(parameters, (region_type, level), universe)
+        budget = level_budget(parameters, "p", (region_type, level), universe)
         is_exact &= budget.stability == exact_stability(universe, MOST_CODES)
         noise = level_noise(budget, SEX_BY_AGE, (region_type, level), parameters.total)
         found = {person: counts(person, universe, at[region_type]) for person in people}
@@ -133,7 +131,7 @@ def test_nobody_loses_more_than_is_charged(
             added[person] += loss(universe, noise, found[person], {})
         for one, two in changed:
             changed[one, two] += loss(universe, noise, found[one], found[two])
-    guarantee = tabulation_plan(Parameters({"p": parameters}), "p").promised
+    guarantee = tabulation_plan(parameters, "p").promised
     assert max(added.values()) <= guarantee.parameter == parameters.total
     if is_exact:
         assert max(added.values()) == guarantee.parameter

@@ -45,16 +45,16 @@ def parsed(infinite: bool = False, **changes):
 
 def test_decimals_are_read_exactly() -> None:
     found = parsed(**{USA_1: 2.134})
-    assert found.budgets["USA", 1] == Fraction(2134, 1000)
+    assert found.budgets["p"]["USA", 1] == Fraction(2134, 1000)
     assert found.stage_1_fraction == Fraction(1, 10)
     assert found.zero_suppression_chance == Fraction(9999, 10000)
 
 
 def test_levels_without_budget_are_not_measured() -> None:
     found = parsed(privacy_budget_p_level_1_aiannh=0)
-    assert ("AIANNH", 1) not in found.budgets
-    assert len(found.budgets) == 19
-    assert [kind for kind, _ in found.budgets_of("pr")][::2] == [
+    assert ("AIANNH", 1) not in found.budgets["p"]
+    assert len(found.budgets["p"]) == 19
+    assert [kind for kind, _ in found.budgets_of("p", "pr")][::2] == [
         "PR-STATE",
         "PR-COUNTY",
         "PR-TRACT",
@@ -144,13 +144,13 @@ def test_what_is_no_configuration_is_refused(text: str, expected: str) -> None:
 
 def test_budgets_under_infinite_tell_only_which_levels_are_measured() -> None:
     found = parsed(infinite=True, **{USA_1: float("inf"), "privacy_budget_p_level_2_usa": 0})
-    assert ("USA", 1) in found.budgets
-    assert ("USA", 2) not in found.budgets
+    assert ("USA", 1) in found.budgets["p"]
+    assert ("USA", 2) not in found.budgets["p"]
 
 
 def test_thresholds_are_those_of_whole_totals() -> None:
     found = parsed(thresholds_p=THRESHOLDS | {"(USA, 1)": [-2.5, 3.2, float("inf")]})
-    assert found.thresholds["USA", 1] == (-2, 4, NEVER)
+    assert found.thresholds["p"]["USA", 1] == (-2, 4, NEVER)
 
 
 @given(

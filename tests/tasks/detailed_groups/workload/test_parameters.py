@@ -29,10 +29,10 @@ def test_settings_stand_above_the_configuration_key_by_key(folder: Path) -> None
         "thresholds_p": {"(USA, 1)": (1, 2, 3)},
     }
     before, after = read_parameters(str(folder), {}), read_parameters(str(folder), own)
-    assert after.budgets["USA", 1] == Fraction(1, 3)
-    assert after.budgets["USA", 2] == before.budgets["USA", 2]
-    assert after.thresholds["USA", 1] == (1, 2, 3)
-    assert after.thresholds["USA", 2] == before.thresholds["USA", 2]
+    assert after.budgets["p"]["USA", 1] == Fraction(1, 3)
+    assert after.budgets["p"]["USA", 2] == before.budgets["p"]["USA", 2]
+    assert after.thresholds["p"]["USA", 1] == (1, 2, 3)
+    assert after.thresholds["p"]["USA", 2] == before.thresholds["p"]["USA", 2]
 
 
 def test_settings_alone_are_enough(folder: Path) -> None:

@@ -74,16 +74,16 @@ def test_settings_hold_the_budgets_from_then_on(
     text = TEXT.replace("confidence", f'definition = "{definition}"\nconfidence')
     settings = load(tmp_path, groups_input, text)
     before = read_parameters(str(groups_input / "params"), {})
-    after = parameters_of(settings).first
-    for key, budget in after.budgets.items():
+    after = parameters_of(settings)
+    for key, budget in after.budgets["p"].items():
         due = after.wanted.get(key)
         if due is None:
-            assert budget == before.budgets[key]
+            assert budget == before.budgets["p"][key]
         else:
             assert settings.mechanism.budgets[key[0]][str(key[1])] == budget
     for region_pass in after.passes:
         for key, level in level_budgets(
-            after, read_specification(settings.input.parameters), region_pass
+            after, read_specification(settings.input.parameters), "p", region_pass
         ).items():
             if key in after.wanted:
                 assert margin(level.second_stage, Fraction(9, 10)) <= after.wanted[key]
@@ -98,8 +98,8 @@ def test_a_budget_that_misses_its_margin_is_refused(tmp_path: Path, groups_input
     specification = read_specification(given.input.parameters)
     for budget, sentence in ((least, None), (least * Fraction(99, 100), str(least))):
         text = TEXT + f'[mechanism.budgets.TRACT]\n2 = "{budget}"\n'
-        parameters = parameters_of(load(tmp_path, groups_input, text)).first
-        assert parameters.budgets["TRACT", 2] == budget
+        parameters = parameters_of(load(tmp_path, groups_input, text))
+        assert parameters.budgets["p"]["TRACT", 2] == budget
         if sentence is None:
             refuse_missed_margins(parameters, specification)
             continue

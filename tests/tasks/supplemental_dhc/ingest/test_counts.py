@@ -10,7 +10,7 @@ import pytest
 from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.supplemental_dhc.ingest import check_households
-from spineflow.tasks.supplemental_dhc.plan import ITERATIONS, MEASURES, columns_of
+from spineflow.tasks.supplemental_dhc.plan import COLUMNS, ITERATIONS, MEASURES
 from spineflow.tasks.supplemental_dhc.settings import SupplementalDhcSettings
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.ingest.generate_households import synthesize_households
@@ -118,7 +118,7 @@ def plain_counts(folder: Path) -> dict[tuple[str, str, int], int]:
 def by_name(row: np.ndarray) -> dict[tuple[str, str, int], int]:
     """A row of counts by measure, iteration and cell."""
     return {
-        (name, letter, cell): int(row[columns_of(name, key)].reshape(-1, one.n_cells)[place, cell])
+        (name, letter, cell): int(row[COLUMNS[name, key]].reshape(-1, one.n_cells)[place, cell])
         for name, one in MEASURES.items()
         for key in one.iterations
         for place, letter in enumerate(ITERATIONS[key])

@@ -20,7 +20,7 @@ from spineflow.tasks.supplemental_dhc.ingest import (
     key_hashes,
     truncate_members,
 )
-from spineflow.tasks.supplemental_dhc.plan import MEASURES, TRUNCATION, columns_of, stability_of
+from spineflow.tasks.supplemental_dhc.plan import COLUMNS, MEASURES, TRUNCATION, stability_of
 
 TAU = 2
 
@@ -129,7 +129,7 @@ def test_no_neighbour_moves_counts_by_more_than_their_stability(name: str) -> No
             moved = np.abs(counted(own_persons, own_units) - before)
             for measure, one in MEASURES.items():
                 for key in one.iterations:
-                    by = int(moved[columns_of(measure, key)].sum())
+                    by = int(moved[COLUMNS[measure, key]].sum())
                     assert by <= stability_of(one, TAU), (measure, key, own_persons, own_units)
                     largest[measure] = max(largest[measure], by)
     if name == "full households":
@@ -146,7 +146,7 @@ def test_the_bound_is_reached() -> None:
     for person in children[8:]:
         left = tuple(own for own in persons if own != person)
         change = np.abs(counted(left, units[2:]) - before)
-        moved.append(change[columns_of("PH6", "*")].sum())
+        moved.append(change[COLUMNS["PH6", "*"]].sum())
     assert max(moved) == 2 * TAU + 2
 
 
@@ -172,4 +172,4 @@ def test_a_household_that_sorts_otherwise_keeps_the_same_members() -> None:
     assert (counted(persons[::-1], units) == first).all()
     more = (UNITS[2], *units)
     again = counted(persons, more)
-    assert (again[columns_of("PH2", "*")] == first[columns_of("PH2", "*")]).all()
+    assert (again[COLUMNS["PH2", "*"]] == first[COLUMNS["PH2", "*"]]).all()
