@@ -28,6 +28,7 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -71,7 +72,10 @@ class Hierarchy(AreaHierarchy):
         return np.bincount(self.ancestors(depth), minlength=len(self.levels[depth]))
 
 
-def hierarchy_of_links(name: str, levels: list[tuple[str, np.ndarray, np.ndarray]]) -> Hierarchy:
+Codes = np.ndarray | pd.Series
+
+
+def hierarchy_of_links(name: str, levels: Sequence[tuple[str, Codes, Codes]]) -> Hierarchy:
     """Order levels of `(name, codes, codes of the parents)`, coarsest first, into a hierarchy.
 
     Parents' codes of the first level are not looked at. Areas are sorted by their codes within
