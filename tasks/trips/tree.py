@@ -22,7 +22,7 @@ confidential/trips/leaves.parquet     key, count of the positive leaves
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -72,10 +72,9 @@ class Hierarchy(AreaHierarchy):
         return np.bincount(self.ancestors(depth), minlength=len(self.levels[depth]))
 
 
-Codes = np.ndarray | pd.Series
-
-
-def hierarchy_of_links(name: str, levels: Sequence[tuple[str, Codes, Codes]]) -> Hierarchy:
+def hierarchy_of_links(
+    name: str, levels: Sequence[tuple[str, np.ndarray | pd.Series, Iterable[str]]]
+) -> Hierarchy:
     """Order levels of `(name, codes, codes of the parents)`, coarsest first, into a hierarchy.
 
     Parents' codes of the first level are not looked at. Areas are sorted by their codes within
