@@ -234,11 +234,10 @@ def optimize_shares(
             "design: there is nothing to share, because all levels have the same regions; ask "
             "'spineflow budget group-sizes --target LEVEL=MARGIN' for the budget of one."
         )
-    levels = distinct_levels(plan)
-    now = {depth: level.share for depth, level in enumerate(levels)}
+    now = dict(enumerate(level.share for level in distinct_levels(plan)))
     found = design_levels(errors, settings.design, plan.loss, now)
     shares = {level.level: Fraction(0) for level in plan.levels}
-    shares |= {levels[depth].level: share for depth, share in found.shares.items()}
+    shares |= {errors.names[depth]: share for depth, share in found.shares.items()}
     update: dict[str, Any] = {
         "mechanism": own.mechanism.model_copy(update={"levels": shares, "name": plan.mechanism}),
         "privacy": own.privacy.model_copy(update={errors.symbol: found.total}),

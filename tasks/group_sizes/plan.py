@@ -104,13 +104,6 @@ PROVEN: Final = "proven"
 PUBLISHED: Final = "published"
 """Calibrations: to the sensitivities above, or to the paper's."""
 
-PUBLISHED_SENSITIVITY = {
-    GROUP_SIZES: 2,
-    CUMULATIVE_GROUP_SIZES: 1,
-    CHAINED_CUMULATIVE_GROUP_SIZES: 1,
-}
-"""The sensitivity that the paper calibrates the noise of each vector to."""
-
 
 def sensitivity(
     vector: str,
@@ -304,7 +297,8 @@ def calibrate(
     loss = plan.loss if plan.rho is None else 2 * plan.rho
     levels = []
     for name, n, share in zip(names, n_regions, merged_shares(shares, n_regions), strict=True):
-        moved = PUBLISHED_SENSITIVITY[plan.vector]
+        # The published scale is that of one region, and of a person who counts once.
+        moved = sensitivity(plan.vector, 1)
         if plan.calibration == PROVEN:
             moved = sensitivity(
                 plan.vector, n, bounded=plan.bounded, quantity=plan.quantity, is_squared=is_squared

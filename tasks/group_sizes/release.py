@@ -209,7 +209,6 @@ def _accuracy(accuracy: pd.DataFrame | None) -> dict[str, Any]:
     """Errors by level and by size, for the template."""
     if accuracy is None:
         return {"errors": None}
-    levels = list(dict.fromkeys(accuracy["level"]))
     columns = {
         "level": "level",
         "regions": "regions",
@@ -218,12 +217,11 @@ def _accuracy(accuracy: pd.DataFrame | None) -> dict[str, Any]:
     }
     by_size: list[tuple[Cell, ...]] = []
     for low, high in size_ranges(int(accuracy["size"].min()), int(accuracy["size"].max())):
-        own = accuracy[accuracy["size"].between(low, high)]
-        errors = own.groupby("level", sort=False)["absolute_error"].sum()
+        own = accuracy[accuracy["size"].between(low, high)].groupby("level", sort=False)
+        errors = own["absolute_error"].sum()
         label = str(low) if low == high else f"{low} to {high}"
-        groups = int(own.loc[own["level"] == levels[0], "groups"].sum())
-        by_size.append((label, groups, *(int(errors[name]) for name in levels)))
-    headers = ("size", "groups", *(f"error: {name}" for name in levels))
+        by_size.append((label, int(own["groups"].sum().iloc[0]), *errors.tolist()))
+    headers = ("size", "groups", *(f"error: {name}" for name in accuracy["level"].unique()))
     errors = aggregate_by_level(accuracy)
     return {
         "errors": dict(zip(errors["level"], errors["error_per_region"], strict=True)),

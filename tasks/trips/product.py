@@ -20,7 +20,7 @@ from .release import (
     delta_warning,
     facts_of_run,
     false_cells,
-    n_trips,
+    released_level,
     report,
     settings_of_release,
     write_accuracy,
@@ -56,7 +56,7 @@ def facts(run: RunDirectory, settings: TripsSettings) -> Facts:
     context = {
         "own": plan,
         "total": read_tree(run).total,
-        "warning": delta_warning(settings, n_trips(release, plan.tree)),
+        "warning": delta_warning(settings, released_level(release, plan.tree, 0).total),
         "levels": table(levels),
         "range_queries": RANGE_QUERIES,
     }

@@ -153,18 +153,6 @@ def released_level(folder: Path, tree: Tree, level: int) -> NodeCounts:
     return NodeCounts(node_keys(tree, level, table, RANGE_QUERIES), table["count"].to_numpy())
 
 
-def n_trips(folder: Path, tree: Tree) -> int:
-    """The released number of trips."""
-    return released_level(folder, tree, 0).total
-
-
-def n_released(folder: Path) -> Counter[int]:
-    """Number of counts that are not zero, by level."""
-    return Counter(
-        pq.read_table(folder / RANGE_QUERIES, columns=[LEVEL])[LEVEL].to_numpy().tolist()
-    )
-
-
 def _write(stem: Path, tables: Sequence[pa.Table]) -> None:
     """Write tables of one schema as Parquet, each as row groups of its own, and then as delimited
     text with one header; empty fields are null."""
@@ -409,10 +397,7 @@ def report(
         levels=_levels(run, own, bounds),
         errors=None
         if accuracy is None
-        else {
-            f"level {level}": error
-            for level, error in zip(accuracy["level"], accuracy["mean_absolute_error"], strict=True)
-        },
+        else accuracy.set_index("level")["mean_absolute_error"].rename("level {}".format).to_dict(),
         accuracy=None if accuracy is None else _accuracy(accuracy),
     )
 
@@ -436,7 +421,8 @@ def delta_warning(settings: TripsSettings, n_trips: int) -> str | None:
 
 def _levels(run: RunDirectory, plan: TreePlan, bounds: Sequence[float] | None) -> Table:
     """Areas, nodes, released counts and error bounds of every level of the tree."""
-    released, tree = n_released(run.release), plan.tree
+    tree, file = plan.tree, run.release / RANGE_QUERIES
+    released = Counter(pq.read_table(file, columns=[LEVEL])[LEVEL].to_pylist())
     rows = [
         {
             "level": level,

@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field
 
 from ..ledger.accounting import BOUNDED, rho_from_epsilon_simple, rho_from_epsilon_tight
+from ..ledger.plan import REPORT_DELTA
 from ..runs.settings import (
     Conditions,
     ExactFraction,
@@ -45,9 +46,6 @@ STABILITY_HISTOGRAM = "stability_histogram"
 TOP_DOWN = (INFTDA, TDA_L2, TDA_CHEBYSHEV, FULL_INFORMATION)
 """Those whose estimates are consistent and not negative, with an exact invariant root."""
 
-CHEBYSHEV = "chebyshev"
-
-
 SHARE_RULES = ("uniform", "geometric", "optimised")
 
 RESERVED = ("count", "level", "plb", "value", "variance")
@@ -55,9 +53,6 @@ RESERVED = ("count", "level", "plb", "value", "variance")
 
 RHO_FROM_EPSILON = {"simple": rho_from_epsilon_simple, "tight": rho_from_epsilon_tight}
 """The conversions of an epsilon and a delta, by name."""
-
-REPORT_DELTA = Fraction(1, 10**10)
-"""Delta at which epsilon is shown where the settings give rho alone."""
 
 
 def _shares(value: Any) -> str | tuple[Fraction, ...]:

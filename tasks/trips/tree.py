@@ -22,12 +22,13 @@ confidential/trips/leaves.parquet     key, count of the positive leaves
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -71,7 +72,9 @@ class Hierarchy(AreaHierarchy):
         return np.bincount(self.ancestors(depth), minlength=len(self.levels[depth]))
 
 
-def hierarchy_of_links(name: str, levels: list[tuple[str, np.ndarray, np.ndarray]]) -> Hierarchy:
+def hierarchy_of_links(
+    name: str, levels: Sequence[tuple[str, np.ndarray | pd.Series, Iterable[str]]]
+) -> Hierarchy:
     """Order levels of `(name, codes, codes of the parents)`, coarsest first, into a hierarchy.
 
     Parents' codes of the first level are not looked at. Areas are sorted by their codes within

@@ -66,8 +66,6 @@ def written(tmp_path_factory) -> Path:
         np.repeat([0, 1], n_units),
         homes,
         units=Records(units[order], kinds[order]),
-        n_occupied=4,
-        n_housing=11,
     )
     folder = tmp_path_factory.mktemp("population")
     write_population(Population(source, members), folder)

@@ -30,7 +30,6 @@ from ...census.households import (
 )
 from ...census.queries import Schema
 from ...pages.document import NONE, Cell, Section, Table
-from ...runs.directory import RunDirectory
 from ..ingest.released import PersonsAndHouseholds, Sources, group_by_block, read_released
 from ..release.population import NOBODY, PERSONS_FILE, SUMMARY_FILE, UNITS_FILE
 from ..workload import household_types, person_levels
@@ -65,11 +64,6 @@ class Ratio:
 
     number: int
     of: int
-
-    @property
-    def percent(self) -> float | None:
-        """The ratio in percent; None of nothing."""
-        return 100 * self.number / self.of if self.of else None
 
 
 class _Areas:
@@ -179,7 +173,7 @@ def _lack_race_or_origin(areas: _Areas) -> np.ndarray:
     """Whether an area has a householder of a race or origin of which nobody there is."""
     lacking = np.zeros(areas.n, dtype=bool)
     for axis, of_person in (
-        (household_types.RACE, head_races(areas.members.race)),
+        (household_types.RACE, head_races()[areas.members.race]),
         (household_types.ORIGIN, areas.members.hispanic - 1),
     ):
         for level in np.unique(areas.levels[axis]):
@@ -200,7 +194,7 @@ def _equal_householders(areas: _Areas) -> np.ndarray:
             levels[household_types.AGE] + 1,
         ),
         (members.hispanic - 1, levels[household_types.ORIGIN]),
-        (head_races(members.race), levels[household_types.RACE]),
+        (head_races()[members.race], levels[household_types.RACE]),
         (areas.is_alone.astype(int), (areas.size == 1).astype(int)),
     ):
         n_levels = 1 + max(of_person.max(initial=0), of_home.max(initial=0))
@@ -306,17 +300,17 @@ def true_records(sources: Sources) -> PersonsAndHouseholds | None:
     )
     if not all(run.histogram(universe).exists() for run, universe in runs):
         return None
-    tables = [_counts(run, universe) for run, universe in runs]
+    columns = ["block_geocode", "cell", "count"]
+    tables = [
+        pq.read_table(run.histogram(universe), columns=columns).rename_columns(
+            ["geocode", "cell", "count"]
+        )
+        for run, universe in runs
+    ]
     blocks, (people, homes) = group_by_block(tables)
     persons = np.stack(people.levels(person_levels.universe().schema))
     households = np.stack(homes.levels(household_types.universe().schema))
     return PersonsAndHouseholds(blocks, people.block, persons, homes.block, households)
-
-
-def _counts(run: RunDirectory, universe: str) -> pa.Table:
-    """Geocode, cell and count of all entries of a universe."""
-    table = pq.read_table(run.histogram(universe), columns=["block_geocode", "cell", "count"])
-    return table.rename_columns(["geocode", "cell", "count"])
 
 
 def read_population(folder: Path) -> PersonsAndHouseholds:
@@ -358,9 +352,9 @@ def _table(geolevel: str, found: Mapping[str, Mapping[str, Ratio]]) -> Table:
 
 def _percent(ratio: Ratio | None) -> Cell:
     """A ratio in percent, to two digits; less than all is not shown as 100."""
-    if ratio is None or (percent := ratio.percent) is None:
+    if ratio is None or not ratio.of:
         return NONE
-    if abs(ratio.number) == ratio.of or not ratio.number:
-        return round(percent, 2)
+    percent = 100 * ratio.number / ratio.of
     nearest = round(percent, 2)
-    return nearest if abs(nearest) not in (0, 100) else float(f"{percent:.6g}")
+    is_hidden = nearest != percent and abs(nearest) in (0, 100)
+    return float(f"{percent:.6g}") if is_hidden else nearest

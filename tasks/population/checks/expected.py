@@ -54,12 +54,9 @@ def _universe_counts(released: Universe, own: Schema, folder: Path) -> ReleasedC
         labels = released.schema.labels(column.attribute)
         code = dict(zip(labels, codes_of(column, len(labels)), strict=True))
         grouping = own.grouping(column.attribute)
-        of_label = {
-            label: grouping.levels[group]
-            for label, group in zip(own.labels(grouping.attribute), grouping.groups, strict=True)
-        }
+        groups = zip(own.labels(grouping.attribute), grouping.groups, strict=True)
         beyond = further.get(column.name, "")
-        of_code = {label: code.get(to, beyond) for label, to in of_label.items()}
+        of_code = {label: code.get(grouping.levels[group], beyond) for label, group in groups}
         codes[column.name] = (grouping.attribute, of_code)
     area = [column.name for column in columns if column.digits is not None]
     return ReleasedCounts(folder / f"mdf_{released.name}.parquet", area, codes)

@@ -28,7 +28,7 @@ from ..workload.person_levels import KIND, relationships
 from ..workload.tables import BLOCK_GROUP, COUNTY, STATE, TRACT
 from .counts import Spans, Surplus, members_of, state_of, surplus_of
 from .search import search
-from .start import LargerBlocks, Persons, first_members
+from .start import Persons, first_members, lacking_larger
 
 COUNTY_TURNS = (0, 10, 60, 60, 10), (0, 20, 80, 20, 10)
 """Weights of coarse tables by kind of area, for each pass over the blocks of a county. Small areas
@@ -107,11 +107,12 @@ def populate_county(blocks: Blocks) -> Members:
     Raises ValueError unless every block has as many persons as households, and households where
     there are persons.
     """
-    parts, larger = [], LargerBlocks()
+    parts, lacking = list[Members](), 0.0
     for block in range(len(blocks.codes)):
         own = blocks.part(block, block + 1)
         if len(own.persons.age) or own.households.size:
-            parts.append(first_members(own.persons, own.households, larger))
+            parts.append(first_members(own.persons, own.households, are_few=lacking > 0))
+            lacking = lacking_larger(lacking, np.bincount(parts[-1].unit))
     starts = blocks.household_starts[:-1]
     begun = join_members(parts, starts[np.diff(blocks.household_starts) > 0])
     return _search_blocks(blocks, begun, 0, COUNTY_TURNS)[0]
@@ -197,7 +198,7 @@ def blocks_of(source: Released) -> Blocks:
             people.age[inside],
             people.hispanic[inside],
             people.race[inside],
-            head_races(people.race[inside]),
+            head_races()[people.race[inside]],
             source.person_levels[KIND, inside] == relationships().alone,
         ),
         source.household_levels,

@@ -30,7 +30,7 @@ from ..workload.household_types import (
     levels_of_age,
     types,
 )
-from ..workload.person_levels import relationships
+from ..workload.person_levels import levels_of, relationships
 from ..workload.tables import BLOCK, STATE, TRACT, Tables, household_tables, person_tables
 from .start import Persons
 
@@ -174,8 +174,7 @@ def state_of(
         household_tables().names.index("hhtenshort_2lev * size"),
     )
     size, is_head = np.bincount(members.unit, minlength=n), members.relationship == HOUSEHOLDER
-    level = np.where(is_head & (size[members.unit] == 1), known.alone, known.level[code])
-    origin, race = persons.hispanic - 1, persons.race - 1
+    level, sex, age, origin, race = levels_of(members, size)
     role = ROLE_OF_RELATIONSHIP[code]
     head, partner = np.full((2, n), -1)
     for one, are in ((head, is_head), (partner, np.isin(role, PARTNERS))):
@@ -197,7 +196,7 @@ def state_of(
             np.array(members.unit),
             is_head,
             np.array(members.age),
-            members.sex - MALE,
+            sex.copy(),
             np.arange(len(code)),
             origin,
             race,
@@ -216,7 +215,7 @@ def state_of(
         _counts(
             person_tables(),
             (was, persons.sex - MALE, persons.age, origin, race),
-            (level, members.sex - MALE, members.age, origin, race),
+            (level, sex, age, origin, race),
             more[0],
         ),
         _counts(household_tables(), households, now, more[1]),
@@ -303,15 +302,13 @@ def growth(counts: Counts, a: int, c: int) -> int:
 @njit(cache=True, nogil=True)
 def growth_of_two(counts: Counts, table: int, a: int, c: int, b: int, d: int) -> int:
     """Growth of the sum if two records move from rows a and b to rows c and d."""
-    if a == c:
-        return growth(counts, b, d)
-    if b == d:
-        return growth(counts, a, c)
     if a == d:
         return growth(counts, b, c)
     if b == c:
         return growth(counts, a, d)
     grown = growth(counts, a, c) + growth(counts, b, d)
+    if a == c or b == d:
+        return grown
     # Where both leave or enter one row, the second may have no difference left to reduce.
     for level in range(N_LEVELS):
         weight = counts.weight[table, level]

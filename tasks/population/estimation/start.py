@@ -29,6 +29,7 @@ from ..workload.household_types import (
     HOUSEHOLDER,
     MARRIED,
     N_BANDS,
+    N_PLACES,
     NO_COUPLE,
     NONRELATIVE,
     OPEN_SIZE,
@@ -100,26 +101,22 @@ class Slots:
 @cache
 def slots() -> Slots:
     """The slots of the declared types."""
-    types, number, masks = household_types.household_types(), dict[bytes, int](), list[np.ndarray]()
-
-    def number_of(mask: np.ndarray) -> int:
-        if mask.tobytes() not in number:
-            number[mask.tobytes()] = len(masks)
-            masks.append(mask)
-        return number[mask.tobytes()]
-
-    of_type = np.full((len(types), _N_ELDERLY, OPEN_SIZE), -1)
-    n_needed, free = np.zeros(len(types), dtype=np.int64), of_type[:, :, 0].copy()
+    types = household_types.household_types()
+    masks = np.zeros((len(types), _N_ELDERLY, OPEN_SIZE + 1, N_PLACES), dtype=bool)
+    n_needed = np.zeros(len(types), dtype=np.int64)
     for kind, one in enumerate(types):
         for elderly in range(_N_ELDERLY):
             adults = ADULT_BANDS[: 1 + elderly]
             needed = _required_members(one, adults)
-            free[kind, elderly] = number_of(_free(one, adults))
-            own = [number_of(mask) for mask in needed]
-            own += [free[kind, elderly]] * (one.size - len(own))
-            of_type[kind, elderly, : one.size] = own
+            masks[kind, elderly] = _free(one, adults)
+            masks[kind, elderly, : len(needed)] = needed
         n_needed[kind] = len(needed)
-    reach = np.where(np.array(masks), distances()[:, None], np.inf)
+    distinct, number = np.unique(masks.reshape(-1, N_PLACES), axis=0, return_inverse=True)
+    number = number.reshape(masks.shape[:3])
+    is_released = np.arange(OPEN_SIZE) < parts_of_types()["size"][:, None, None]
+    of_type = np.where(is_released, number[:, :, :OPEN_SIZE], -1)
+    reach = np.where(distinct, distances()[:, None], np.inf)
+    free = number[:, :, OPEN_SIZE]
     return Slots(of_type, n_needed, free, reach.min(axis=2), reach.argmin(axis=2))
 
 
@@ -186,71 +183,50 @@ class Persons:
     head_race: np.ndarray
     is_alone: np.ndarray
 
-    @property
-    def places(self) -> np.ndarray:
-        """Place of each person `(n,)`."""
-        return places_of(self.relationship, self.age, self.is_alone)
 
-
-@dataclass(frozen=True, eq=False)
-class _Columns:
-    """Slots of a block, `(n,)` each, householders first: household, number in the catalogue, price,
-    and whether it is beyond the released size.
+def lacking_larger(so_far: float, size: np.ndarray) -> float:
+    """Expected number of blocks with households beyond seven, less the number of such blocks, with
+    another block of these sizes of households.
     """
-
-    home: np.ndarray
-    slot: np.ndarray
-    price: np.ndarray
-    is_further: np.ndarray
+    so_far += 1 - (1 - _LARGER) ** int((size >= OPEN_SIZE).sum())
+    return so_far - bool((size > OPEN_SIZE).any())
 
 
-class LargerBlocks:
-    """Expected number of blocks with households beyond seven, less the number of such blocks."""
-
-    def __init__(self) -> None:
-        self.lacking = 0.0
-
-    def add(self, size: np.ndarray) -> None:
-        """Record a block's household sizes."""
-        self.lacking += 1 - (1 - _LARGER) ** int((size >= OPEN_SIZE).sum())
-        self.lacking -= bool((size > OPEN_SIZE).any())
-
-
-def first_members(persons: Persons, households: np.ndarray, larger: LargerBlocks) -> Members:
+def first_members(persons: Persons, households: np.ndarray, *, are_few: bool) -> Members:
     """The persons of a block as members of its households, in their order.
 
     households : (7, n_homes) levels of the released households.
+    are_few : whether fewer blocks than expected have households beyond seven so far.
 
     Raises ValueError unless there are households, and no more than persons.
     """
     n, n_homes = len(persons.age), households.shape[1]
     if not 1 <= n_homes <= n:
         raise ValueError(f"{n} persons cannot live in {n_homes} units")
-    columns, own, place = _columns(n, households, larger.lacking > 0), slots(), persons.places
+    own, (home, slot, price, is_further) = slots(), _columns(n, households, are_few)
+    place = places_of(persons.relationship, persons.age, persons.is_alone)
     of_excluded, nearest = anywhere()
-    cost = own.cost[place][:, columns.slot]
-    is_excluded = columns.is_further & (of_excluded[place][:, None] + _EXCLUDED < cost)
-    cost = np.where(is_excluded, of_excluded[place][:, None] + _EXCLUDED, cost) + columns.price
+    cost = own.cost[place][:, slot]
+    is_excluded = is_further & (of_excluded[place][:, None] + _EXCLUDED < cost)
+    cost = np.where(is_excluded, of_excluded[place][:, None] + _EXCLUDED, cost) + price
     cost[:, :n_homes] += _householder_costs(persons, households)
-    role = (own.nearest // N_BANDS)[place][:, columns.slot]
-    of_head = households[SEX, columns.home]
+    role = (own.nearest // N_BANDS)[place][:, slot]
+    of_head = households[SEX, home]
     sex = np.where(np.isin(role, SAME_SEX), of_head, 1 - of_head)
     cost += _OTHER_SEX * (np.isin(role, PARTNERS) & (sex != persons.sex[:, None] - MALE))
     # Any person can be a further member, so an assignment without impossible places exists.
     rows, at = linear_sum_assignment(np.where(np.isfinite(cost), cost, _NEVER))
-    wished = own.nearest[place, columns.slot[at]]
+    wished = own.nearest[place, slot[at]]
     wished = np.where(is_excluded[rows, at], nearest[place], wished)
     relationship, age = fit_to_places(persons.relationship, persons.age, wished)
-    unit = columns.home[at]
-    larger.add(np.bincount(unit))
-    return _possible(
-        Members(unit, relationship, age, persons.sex, persons.hispanic, persons.race), n_homes
-    )
+    members = Members(home[at], relationship, age, persons.sex, persons.hispanic, persons.race)
+    return _possible(members, n_homes)
 
 
-def _columns(n: int, households: np.ndarray, are_few: bool) -> _Columns:
-    """All slots of a block of `n` persons; the price of members beyond seven depends on the number
-    so far.
+def _columns(n: int, households: np.ndarray, are_few: bool) -> tuple[np.ndarray, ...]:
+    """All slots of a block of `n` persons, `(n_slots,)` each, householders first: household, number
+    in the catalogue, price, and whether it is beyond the released size; the price of members beyond
+    seven depends on the number so far.
     """
     own, n_homes = slots(), households.shape[1]
     kind, elderly = households[[TYPE, ELDERLY]]
@@ -263,7 +239,7 @@ def _columns(n: int, households: np.ndarray, are_few: bool) -> _Columns:
     first = _FEW_BEYOND if are_few else _MANY_BEYOND
     later = _LATER_BEYOND + 0.01 * beyond
     grown = _PER_FURTHER * (1 + 0.2 * step)
-    return _Columns(
+    return (
         np.append(home, of_further),
         np.append(released[home, number], own.free[kind, elderly][of_further]),
         np.append(price, np.select([beyond <= 0, beyond == 1], [grown, first], later)),

@@ -106,10 +106,6 @@ class Released(PersonsAndHouseholds):
     the order of their kinds."""
 
     units: Records
-    n_occupied: int
-    """Number of levels of occupied units, which come first."""
-    n_housing: int
-    """Number of levels of housing units, occupied or vacant."""
 
 
 def read_released(sources: Sources) -> Released:
@@ -124,11 +120,6 @@ def read_released(sources: Sources) -> Released:
     blocks, (people, homes, every) = group_by_block([counts_of(*one, geolevel) for one in runs])
     levels = np.stack(homes.levels(units.universe().schema))
     order = np.lexsort((homes.cell, levels[TENURE], homes.block))
-    kinds = units.unit_kinds()
-    housing = np.flatnonzero(kinds.cells_where({"occupancy": ["occupied", "vacant"]}))
-    occupied = np.flatnonzero(kinds.cells_where({"occupancy": ["occupied"]}))
-    if not (np.arange(len(occupied)) == occupied).all() or len(housing) != housing[-1] + 1:
-        raise ValueError("units are not declared as occupied, vacant and other ones, in this order")
     return Released(
         blocks,
         people.block,
@@ -136,6 +127,4 @@ def read_released(sources: Sources) -> Released:
         homes.block[order],
         levels[:, order],
         units=every,
-        n_occupied=len(occupied),
-        n_housing=len(housing),
     )

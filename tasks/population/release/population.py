@@ -77,14 +77,15 @@ def write_population(population: Population, folder: Path) -> None:
     source = population.source
     kinds = household_types.unit_kinds()
     number = unit_numbers(source.units.block, source.blocks)
-    is_occupied = source.units.cell < source.n_occupied
+    kind = source.units.cell
+    is_occupied = kinds.cells_where({"occupancy": ["occupied"]})[kind]
     size = np.zeros(len(number), dtype=np.int64)
     # Occupied units of a block are in the order of their tenure, and so are its households.
     if not np.array_equal(source.units.block[is_occupied], source.household_block):
         raise ValueError("a block has not as many households as occupied units")
     size[is_occupied] = population.sizes()
-    kind = source.units.cell
-    is_facility, tenure = kind >= source.n_housing, np.where(is_occupied, kind, NOBODY)
+    is_facility = ~kinds.cells_where({"occupancy": ["occupied", "vacant"]})[kind]
+    tenure = np.where(is_occupied, kind, NOBODY)
     levels = np.full((7, len(number)), NOBODY)
     levels[:, is_occupied] = population.household_levels
     blocks, (attribute,) = source.blocks.tolist(), kinds.attributes

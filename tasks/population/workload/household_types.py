@@ -24,22 +24,13 @@ from ...census.households import HOUSEHOLDER as HOUSEHOLDER_CODE
 from ...census.queries import Schema
 from ...tables.columns import CodedColumn
 
-ROLES = (
-    "householder",
-    "opposite-sex spouse",
-    "same-sex spouse",
-    "opposite-sex partner",
-    "same-sex partner",
-    "own child",
-    "parent or grandchild",
-    "other relative",
-    "nonrelative",
-    "householder who lives alone",
-)
 HOUSEHOLDER, OWN_CHILD, GENERATION, RELATIVE, NONRELATIVE, ALONE = 0, 5, 6, 7, 8, 9
+"""Roles: householder, own child, parent or grandchild, other relative, nonrelative, and householder
+who lives alone."""
+N_ROLES = 10
 HOUSEHOLDERS = (HOUSEHOLDER, ALONE)
 PARTNERS = (1, 2, 3, 4)
-"""Spouses and partners, in the order of CPLT."""
+"""Roles of spouses of the other and of the same sex, and of such partners, in the order of CPLT."""
 FIRST_PARTNER, LAST_PARTNER = PARTNERS[0], PARTNERS[-1]
 
 FIRST_RELATIONSHIP, LAST_RELATIONSHIP = 20, 36
@@ -48,7 +39,7 @@ ROLE_OF_RELATIONSHIP = np.array([0, 1, 3, 2, 4, 5, 5, 5, 7, 6, 6, 6, 7, 7, 8, 8,
 
 BAND_STARTS = (0, SCHOOL, YOUNGEST_HOUSEHOLDER, ADULT, 60, 65, 75)
 OLDEST = 115
-N_BANDS, N_PLACES = len(BAND_STARTS), len(ROLES) * len(BAND_STARTS)
+N_BANDS, N_PLACES = len(BAND_STARTS), N_ROLES * len(BAND_STARTS)
 YOUNG, SCHOOLCHILD, TEENAGER, GROWN = 0, 1, 2, 3
 """Bands below 18, and the first one from 18 on."""
 ADULT_BANDS = (3, 4, 5, 6)
@@ -72,11 +63,6 @@ _BETWEEN_BANDS = (0.6, 0.1, 0.0, 0.5, 0.4, 0.4)
 """Cost of crossing each border of bands; the border between minors and adults is never crossed."""
 
 
-def place(role: int, band: int) -> int:
-    """Number of a place."""
-    return role * N_BANDS + band
-
-
 def bands_of(age: np.ndarray) -> np.ndarray:
     """Band of each age."""
     return np.searchsorted(BAND_STARTS, age, side="right") - 1
@@ -90,9 +76,9 @@ def places_of(relationship: np.ndarray, age: np.ndarray, is_alone: np.ndarray) -
 
 def place_set(roles: tuple[int, ...], bands: tuple[int, ...]) -> np.ndarray:
     """Mask `(N_PLACES,)` of the places of some roles in some bands."""
-    mask = np.zeros(N_PLACES, dtype=bool)
-    mask[[place(role, band) for role in roles for band in bands]] = True
-    return mask
+    mask = np.zeros((N_ROLES, N_BANDS), dtype=bool)
+    mask[np.ix_(roles, bands)] = True
+    return mask.ravel()
 
 
 @cache
@@ -236,19 +222,6 @@ def parts_of_types() -> dict[str, np.ndarray]:
     return dict(zip(HouseholdType._fields, np.array(household_types()).T, strict=True))
 
 
-@cache
-def possible() -> np.ndarray:
-    """Mask `(2, 9, 4, 522)` of the combinations of the householder's sex and age, the oldest
-    member and the type that no structural zero excludes.
-    """
-    schema = universe().schema
-    own = schema.of([schema.attributes[axis] for axis in (SEX, AGE, ELDERLY, TYPE)])
-    mask = np.ones(own.shape, dtype=bool)
-    for zero in universe().zeros:
-        mask &= ~own.cells_where(zero.where).reshape(own.shape)
-    return mask
-
-
 DERIVED = (SEX, AGE, ORIGIN, RACE, ELDERLY, TYPE)
 """Attributes of households derived from members, all except the tenure."""
 _N_RACES = 63
@@ -264,8 +237,8 @@ class Types(NamedTuple):
     kind : (5, 2, 4, 4, 2, 2, 8) level of the type with a couple, relatives or none, own children
         and children of some ages (1 for under 6, 2 for 6 to 17, 3 for both), minors or none, three
         generations or not, and a size; -1 if impossible.
-    possible : (2, 9, 4, n_types) mask of types without a structural zero, by the householder's sex
-        and level of age and the oldest member.
+    possible : (2, 9, 4, 522) mask of the combinations of the householder's sex and level of age,
+        the oldest member and the type that no structural zero excludes.
     """
 
     kind: np.ndarray
@@ -277,7 +250,12 @@ def types() -> Types:
     """The declared types."""
     kind = np.full((NO_COUPLE + 1, 2, 4, 4, 2, 2, OPEN_SIZE + 1), -1)
     kind[tuple(parts_of_types().values())] = np.arange(len(household_types()))
-    return Types(kind, possible())
+    schema = universe().schema
+    own = schema.of([schema.attributes[axis] for axis in (SEX, AGE, ELDERLY, TYPE)])
+    possible = np.ones(own.shape, dtype=bool)
+    for zero in universe().zeros:
+        possible &= ~own.cells_where(zero.where).reshape(own.shape)
+    return Types(kind, possible)
 
 
 def derived_levels(members: Members, n_units: int) -> np.ndarray:
@@ -289,7 +267,7 @@ def derived_levels(members: Members, n_units: int) -> np.ndarray:
     found[DERIVED.index(SEX), unit] = members.sex[heads] - MALE
     found[DERIVED.index(AGE), unit] = levels_of_age(members.age[heads])
     found[DERIVED.index(ORIGIN), unit] = members.hispanic[heads] - 1
-    found[DERIVED.index(RACE), unit] = head_races(members.race[heads])
+    found[DERIVED.index(RACE), unit] = head_races()[members.race[heads]]
     is_alone = np.zeros(len(members.age), dtype=bool)
     place = places_of(members.relationship, members.age, is_alone)
     by_place = np.bincount(members.unit * N_MEMBERS + place, minlength=n_units * N_MEMBERS)
@@ -346,17 +324,14 @@ def are_possible(levels: np.ndarray) -> np.ndarray:
     """
     sex, age, _, _, elderly, kind = levels
     is_whole = (levels >= 0).all(axis=0)
-    return is_whole & possible()[sex, age, elderly, kind]
-
-
-def head_races(race: np.ndarray) -> np.ndarray:
-    """The level of race that a householder of each combination of races is counted by."""
-    return _head_races()[race]
+    return is_whole & types().possible[sex, age, elderly, kind]
 
 
 @cache
-def _head_races() -> np.ndarray:
-    """That level of each combination; 0 for no race."""
+def head_races() -> np.ndarray:
+    """The level of race that a householder of each combination of races is counted by; 0 for no
+    race.
+    """
     declared, race = universe(), np.arange(_N_RACES + 1)
     recode = declared.recodes[declared.schema.attributes[RACE]]
     (name,) = recode.columns

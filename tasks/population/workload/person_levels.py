@@ -18,7 +18,6 @@ CENSUS, PERSONS = "dhc_persons_2020", "persons"
 KIND, SEX, AGE, ORIGIN, RACE = range(5)
 """Places of the attributes in the schema of persons: relationship or group quarters, and so on."""
 
-_HOUSEHOLDER = "householder"
 _FIRST = 1
 """First code of sexes, origins and races; levels begin with 0."""
 
@@ -61,7 +60,7 @@ def relationships() -> Relationships:
             alone = level
         else:
             level_of[code - FIRST_RELATIONSHIP] = level
-    labels = np.where(of_level == HOUSEHOLDER, _HOUSEHOLDER, np.array(recode.levels))
+    labels = np.where(of_level == HOUSEHOLDER, "householder", np.array(recode.levels))
     return Relationships(of_level, level_of, alone, tuple(labels.tolist()))
 
 

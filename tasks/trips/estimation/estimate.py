@@ -32,14 +32,7 @@ from ...runs.directory import RunDirectory
 from ...runs.errors import SpineflowError
 from ..measurement import estimate_kind, parents_of, read_nodes, write_estimates
 from ..plan import Plan, estimates_file, level_folder, measured_file, read_plan
-from ..settings import (
-    CHEBYSHEV,
-    FULL_INFORMATION,
-    TDA_CHEBYSHEV,
-    TDA_L2,
-    TripsMechanism,
-    TripsSettings,
-)
+from ..settings import FULL_INFORMATION, TDA_CHEBYSHEV, TDA_L2, TripsMechanism, TripsSettings
 from ..tree import NodeCounts, Tree, read_tree
 from .projection import chebyshev_by_highs, integer_projection
 
@@ -100,7 +93,7 @@ def project(
         return chebyshev_by_highs(values, offsets, totals)
     smallest_first = mechanism.remove_small_values == "first"
     is_euclidean = mechanism.name == TDA_L2 or (
-        mechanism.name == FULL_INFORMATION and mechanism.projection != CHEBYSHEV
+        mechanism.name == FULL_INFORMATION and mechanism.projection == "euclidean"
     )
     return integer_projection(
         values, offsets, totals, is_euclidean=is_euclidean, smallest_first=smallest_first

@@ -165,7 +165,8 @@ ROUNDING = 1e-6
 
 
 def chebyshev_by_highs(values: np.ndarray, offsets: np.ndarray, totals: np.ndarray) -> np.ndarray:
-    """A minimiser of the Chebyshev distance in every segment, shapes as in `projection`.
+    """A minimiser of the Chebyshev distance in every segment; arrays as for
+    `integer_projection`.
 
     Raises SolveFailed if HiGHS does not return an integral optimum.
 
@@ -173,8 +174,6 @@ def chebyshev_by_highs(values: np.ndarray, offsets: np.ndarray, totals: np.ndarr
     >>> int(y.sum()), int(abs(y - [0, -1, 1]).max())
     (2, 1)
     """
-    values, offsets = np.asarray(values, dtype=np.int64), np.asarray(offsets, dtype=np.int64)
-    totals = np.asarray(totals, dtype=np.int64)
     result = np.zeros_like(values)
     for start, stop in cut_into_runs(np.diff(offsets), CHILDREN_PER_SOLVE):
         part = slice(offsets[start], offsets[stop])

@@ -7,11 +7,11 @@ of real ones (Pareto).
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -144,13 +144,11 @@ def _flows(
 
 
 def _write_areas(path: Path, region: np.ndarray, province: np.ndarray) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(("level", "area", "parent"))
-        n_regions = int(region[-1]) + 1
-        writer.writerows((LEVELS[0], _code(0, i), "") for i in range(n_regions))
-        writer.writerows((LEVELS[1], _code(1, i), _code(0, p)) for i, p in enumerate(region))
-        writer.writerows((LEVELS[2], _code(2, i), _code(1, p)) for i, p in enumerate(province))
+    rows = [(LEVELS[0], _code(0, i), "") for i in range(int(region[-1]) + 1)]
+    rows += [(LEVELS[1], _code(1, i), _code(0, p)) for i, p in enumerate(region)]
+    rows += [(LEVELS[2], _code(2, i), _code(1, p)) for i, p in enumerate(province)]
+    areas = pd.DataFrame(rows, columns=["level", "area", "parent"])
+    areas.to_csv(path, index=False, lineterminator="\r\n")
 
 
 def _code(depth: int, number: int) -> str:

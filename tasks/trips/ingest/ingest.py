@@ -56,7 +56,6 @@ from ..plan import UNIVERSE, Plan, make_plan, write_plan
 from ..settings import TripsInput, TripsPrivacy, TripsSettings
 from ..tree import (
     NO_NODES,
-    Hierarchy,
     NodeCounts,
     PlaceColumn,
     RunTree,
@@ -209,40 +208,37 @@ Shape = tuple[RunTree, dict[str, Rule]]
 
 def _read_shape(settings: TripsSettings, evidence: ValueTally) -> Shape | None:
     """The tree that the areas make; None if they break a rule."""
-    return (_od_shape if settings.input.trips is not None else _table_shape)(settings, evidence)
-
-
-def _od_shape(settings: TripsSettings, evidence: ValueTally) -> Shape | None:
     given = settings.input
+    files = {name: own[0] for name, own in single_files(given.paths()).items()}
+    if given.trips is None:
+        return _table_shape(files["areas"], given.levels, evidence)
     key = "destination_areas" if given.destination_areas is not None else "areas"
-    files = {name: files[0] for name, files in single_files(given.paths()).items()}
     found = {
         name: area_levels(read_area_rows(files[name], "area"), name, evidence)
         for name in dict.fromkeys(("areas", key))
     }
-    levels, destination_levels = found["areas"], found[key]
-    if levels is None or destination_levels is None:
-        return None
-    if not evidence.count(
-        TRIP_RULES.one("depth", table=key), len(levels) != len(destination_levels)
-    ):
-        return None
-    dimensions = (
-        hierarchy_of_areas(ORIGIN, levels, level_prefix="origin "),
-        hierarchy_of_areas(DESTINATION, destination_levels, level_prefix="destination "),
-    )
-    columns, rules = [], {}
-    ends = zip(given.ends, dimensions, ("areas", key), strict=True)
-    for number, (column, dimension, name) in enumerate(ends):
+    columns, dimensions, rules = [], [], {}
+    ends = zip(given.ends, (ORIGIN, DESTINATION), ("areas", key), strict=True)
+    for number, (column, end, name) in enumerate(ends):
+        levels = found[name]
+        if levels is None:
+            return None
+        links = [(f"{end} {level}", own["area"], own["parent"]) for level, own in levels]
+        dimensions.append(hierarchy_of_links(end, links))
+        columns.append(PlaceColumn(column, number, len(levels)))
         where = f"an area of the finest level in {files[name].name}"
-        columns.append(PlaceColumn(column, number, dimension.depth))
-        rules[column] = place_rule("trips", column, dimension.name, where)
-    return RunTree(od_tree(*dimensions, first=settings.mechanism.tree), tuple(columns)), rules
+        rules[column] = place_rule("trips", column, end, where)
+    origin, destination = dimensions
+    is_uneven = origin.depth != destination.depth
+    if not evidence.count(TRIP_RULES.one("depth", table=key), is_uneven):
+        return None
+    tree = od_tree(origin, destination, first=settings.mechanism.tree)
+    return RunTree(tree, tuple(columns)), rules
 
 
-def _table_shape(settings: TripsSettings, evidence: ValueTally) -> Shape | None:
-    (file,) = single_files(settings.input.paths())["areas"]
-    dimensions = column_levels(file, settings.input.levels, evidence)
+def _table_shape(file: InputFile, names: Sequence[str], evidence: ValueTally) -> Shape | None:
+    """The tree of a table's columns, whose values a file lists."""
+    dimensions = column_levels(file, names, evidence)
     if dimensions is None:
         return None
     columns = [
@@ -254,7 +250,10 @@ def _table_shape(settings: TripsSettings, evidence: ValueTally) -> Shape | None:
     rules = {
         own.name: place_rule("table", own.name, f"column_{own.name}", where) for own in columns
     }
-    tree = column_tree([hierarchy_of_areas(levels[-1][0], levels) for levels in dimensions])
+    links = [
+        [(level, own["area"], own["parent"]) for level, own in levels] for levels in dimensions
+    ]
+    tree = column_tree([hierarchy_of_links(levels[-1][0], levels) for levels in links])
     return RunTree(tree, tuple(columns)), rules
 
 
@@ -352,9 +351,7 @@ def count_leaves(
         integers -= {column for column in integers if not _is_integer(batch[column])}
         positions = _place(batch, shape, rules_of_places, indexes, evidence)
         counts = _counts(batch, count, rules, evidence)
-        usable = counts > 0
-        for position in positions:
-            usable &= position >= 0
+        usable = (counts > 0) & (np.array(positions) >= 0).all(axis=0)
         keys = tree.keys(tree.depth, [position[usable] for position in positions])
         if person is not None:
             texts = trimmed_texts(batch[person])
@@ -443,14 +440,3 @@ def column_levels(
     for levels in dimensions:
         check_links(levels, (rules[3], depths), evidence)
     return dimensions if evidence.are_met((*rules, complete, depths)) else None
-
-
-def hierarchy_of_areas(name: str, levels: Sequence[Level], *, level_prefix: str = "") -> Hierarchy:
-    """The hierarchy of levels that broke no rule, as one dimension of a tree."""
-    return hierarchy_of_links(
-        name,
-        [
-            (level_prefix + level, own["area"].to_numpy(), own["parent"].to_numpy())
-            for level, own in levels
-        ],
-    )

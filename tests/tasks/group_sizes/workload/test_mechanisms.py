@@ -16,12 +16,14 @@ from spineflow.tasks.group_sizes.plan import (
     CUMULATIVE_GROUP_SIZES,
     GROUP_SIZES,
     HIERARCHICAL_DP,
-    PUBLISHED_SENSITIVITY,
+    PUBLISHED,
     VECTOR_OF,
     default_mechanism,
     level_weights,
     sensitivity,
 )
+
+from tests.tasks.group_sizes.plans import make_plan
 
 VECTORS = (GROUP_SIZES, CUMULATIVE_GROUP_SIZES, CHAINED_CUMULATIVE_GROUP_SIZES)
 
@@ -115,10 +117,21 @@ def test_a_person_is_in_one_region_of_each_level() -> None:
 
 
 def test_published_calibration_covers_all_but_the_chain() -> None:
-    for vector in VECTORS:
-        covered = PUBLISHED_SENSITIVITY[vector] >= sensitivity(vector, 52)
+    published = dict(zip(VECTORS, (2, 1, 1), strict=True))
+    for mechanism, vector in VECTOR_OF.items():
+        plan = make_plan(
+            names=["nation", "state"],
+            n_regions=[1, 52],
+            sizes=(1, 8),
+            groups=400,
+            mechanism=mechanism,
+            epsilon=Fraction(1),
+            calibration=PUBLISHED,
+        )
+        assert [level.moved for level in plan.levels] == [published[vector]] * 2
+        covered = published[vector] >= sensitivity(vector, 52)
         assert covered == (vector != CHAINED_CUMULATIVE_GROUP_SIZES)
-        assert PUBLISHED_SENSITIVITY[vector] >= sensitivity(vector, 1)
+        assert published[vector] >= sensitivity(vector, 1)
 
 
 def test_level_weights_follow_the_inverse_variance() -> None:

@@ -122,7 +122,6 @@ def test_what_is_released_of_every_block_is_read(made: tuple) -> None:
     assert np.bincount(found.units.block).tolist() == [2, 1, 1]
     kinds = household_types.unit_kinds().labels("tenvacgq")
     assert [kinds[cell] for cell in found.units.cell] == ["rented", "for rent", "rented", "GQ 101"]
-    assert found.n_occupied == 4 and kinds[found.n_housing] == "GQ 101"
     assert found.inside.tolist() == [0, 1, 2, 3, 4], "of the persons all but one of the facility"
 
 
@@ -185,4 +184,5 @@ def test_one_population_is_read_from_its_files(made: tuple) -> None:
         labels = [schema.labels(name)[level] for level in found.household_levels[at]]
         assert labels == [row[name] for row in occupied]
     whole = measure_areas(found, 16)
-    assert {own.percent for one, own in whole.items() if one[:2] in ("M3", "M5", "M8")} == {100}
+    met = [own for one, own in whole.items() if one[:2] in ("M3", "M5", "M8")]
+    assert len(met) == 3 and all(own.number == own.of > 0 for own in met)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.tasks.census.households import Members
 from spineflow.tasks.population.estimation.blocks import Blocks, close_states, populate_county
-from spineflow.tasks.population.estimation.start import LargerBlocks, Persons, first_members
+from spineflow.tasks.population.estimation.start import Persons, first_members, lacking_larger
 from spineflow.tasks.population.workload.household_types import (
     AGES_OF_RELATIONSHIP,
     TYPE,
@@ -18,7 +18,7 @@ from spineflow.tasks.population.workload.household_types import (
     derived_levels,
     head_races,
     parts_of_types,
-    possible,
+    types,
     universe,
 )
 from spineflow.tasks.topdown.ingest.generate_households import Persons as Adults
@@ -75,10 +75,10 @@ def noisy_census(rng: np.random.Generator, n_blocks: int, most_units: int) -> Ce
         age,
         rng.integers(1, 3, n),
         race,
-        head_races(race),
+        head_races()[race],
         (relationship == 20) & (rng.random(n) < 0.5),
     )
-    cells = np.argwhere(possible())
+    cells = np.argwhere(types().possible)
     sex, head, elderly, kind = cells[rng.integers(0, len(cells), int(n_units.sum()))].T
     h = len(sex)
     origin, race, tenure = (rng.integers(0, n, h) for n in (2, 7, 3))
@@ -105,7 +105,7 @@ def true_census(rng: np.random.Generator, n_blocks: int) -> Census:
             members.age,
             members.hispanic,
             members.race,
-            head_races(members.race),
+            head_races()[members.race],
             np.bincount(members.unit)[members.unit] == 1,
         ),
         np.stack([sex, age, origin, race_of_head, elderly, rng.integers(0, 3, len(kind)), kind]),
@@ -157,7 +157,7 @@ def test_a_search_begins_with_one_population(seed: int, is_true: bool) -> None:
     census = true_census(rng, 1) if is_true else noisy_census(rng, 1, 8)
     if len(census.persons.age) == 0:
         return
-    begun = first_members(census.persons, census.households, LargerBlocks())
+    begun = first_members(census.persons, census.households, are_few=False)
     assert_one_population(census, begun)
 
 
@@ -177,14 +177,12 @@ def test_what_is_one_population_nearly_stays_so() -> None:
 def test_blocks_have_larger_households_as_often_as_thought() -> None:
     """Of three persons in homes of three and of seven or more, and one beyond: in which home the
     one lives depends on how many blocks have a larger one."""
-    larger = LargerBlocks()
-    assert larger.lacking == 0
-    larger.add(np.array([7, 2]))
-    assert larger.lacking == pytest.approx(0.45)
-    larger.add(np.array([8, 7, 2]))
-    assert larger.lacking == pytest.approx(0.45 + 1 - 0.55**2 - 1)
-    larger.add(np.array([2]))
-    assert larger.lacking == pytest.approx(0.45 + 1 - 0.55**2 - 1)
+    lacking = lacking_larger(0.0, np.array([7, 2]))
+    assert lacking == pytest.approx(0.45)
+    lacking = lacking_larger(lacking, np.array([8, 7, 2]))
+    assert lacking == pytest.approx(0.45 + 1 - 0.55**2 - 1)
+    lacking = lacking_larger(lacking, np.array([2]))
+    assert lacking == pytest.approx(0.45 + 1 - 0.55**2 - 1)
     rng = np.random.default_rng(2)
     census = true_census(rng, 30)
     at = np.flatnonzero(parts_of_types()["size"][census.households[TYPE]] == 7)[0]
@@ -193,10 +191,9 @@ def test_blocks_have_larger_households_as_often_as_thought() -> None:
     assert own.households.shape[1] > 1
     persons = Persons(*(np.append(one, one[-1]) for one in vars(own.persons).values()))
     sizes = []
-    for lacking in (-5.0, 5.0):
-        larger = LargerBlocks()
-        larger.lacking = lacking
-        sizes.append(np.bincount(first_members(persons, own.households, larger).unit).max())
+    for are_few in (False, True):
+        made = first_members(persons, own.households, are_few=are_few)
+        sizes.append(np.bincount(made.unit).max())
     assert sizes == [7, 8]
 
 

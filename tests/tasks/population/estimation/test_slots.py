@@ -26,7 +26,6 @@ from spineflow.tasks.population.workload.household_types import (
     fit_to_places,
     household_types,
     parts_of_types,
-    place,
     places_of,
     type_of_label,
     types,
@@ -48,7 +47,8 @@ def test_whoever_fills_the_slots_of_a_type_makes_its_size_couple_and_children(se
         at = rng.choice(np.flatnonzero(np.isfinite(slots().cost[:, slot])))
         role, band = divmod(int(slots().nearest[at, slot]), N_BANDS)
         is_head = role in HOUSEHOLDERS
-        members[place(HOUSEHOLDER, max(band, GROWN)) if is_head else place(role, band)] += 1
+        role, band = (HOUSEHOLDER, max(band, GROWN)) if is_head else (role, band)
+        members[role * N_BANDS + band] += 1
     found = derived_type(types(), members, len(own))[0]
     assert found >= 0
     made = {name: part[found] for name, part in parts_of_types().items()}
@@ -72,7 +72,7 @@ def test_ages_and_relationships_are_changed_as_little_as_places_need() -> None:
     relationship, made = fit_to_places(code, age, wished)
     first, last = np.array([AGES_OF_RELATIONSHIP[int(own)] for own in relationship]).T
     assert ((first <= made) & (made <= last)).all()
-    is_alone = wished >= place(ALONE, 0)
+    is_alone = wished >= ALONE * N_BANDS
     assert np.array_equal(places_of(relationship, made, is_alone), wished)
     low = np.array(BAND_STARTS)[wished % N_BANDS]
     high = np.append(BAND_STARTS[1:], 116)[wished % N_BANDS] - 1
@@ -84,7 +84,7 @@ def test_ages_and_relationships_are_changed_as_little_as_places_need() -> None:
     assert np.array_equal(relationship[stays], code[stays])
     assert np.array_equal(made[stays], age[stays])
     with pytest.raises(ValueError, match="no relationship at its ages"):
-        fit_to_places(np.array([20]), np.array([3]), np.array([place(HOUSEHOLDER, 0)]))
+        fit_to_places(np.array([20]), np.array([3]), np.array([HOUSEHOLDER * N_BANDS]))
 
 
 def test_labels_tell_types() -> None:
