@@ -31,15 +31,18 @@ from .hierarchy import (
 )
 from .levels import Spine, child_offsets, nested_spine
 from .optimize import blocks_in_several_entities, fold, greedy_groups
-from .rules import GROUPED_GEOLEVEL, GeographyRefused, SpineRules, block_geolevels
+from .rules import (
+    CONVENTIONAL_DIGITS,
+    GROUPED_GEOLEVEL,
+    GeographyRefused,
+    SpineRules,
+    block_geolevels,
+)
 from .texts import texts_of
 
 PRIM_COLUMN = "PRIM"
 """Column that names the prim of a block; without it a prim is a county's part of a minor civil
 division or place."""
-
-CONVENTIONAL_DIGITS = {"State": 2, "County": 5, "Tract": 11, "Block_Group": 12, "Block": 16}
-"""Leading digits of the block geocode that name a geounit of the conventional spine."""
 
 
 def build_spine(

@@ -392,6 +392,11 @@ def incidence(number: np.ndarray, n: int) -> sparse.csr_array:
     return sparse.csr_array((ones, (number[inside], inside)), (n, len(number)))
 
 
+def rows_where(schema: Schema, name: str, where: Where) -> np.ndarray:
+    """Row of a query that counts each cell among `where`, `(n_cells,)`; -1 for other cells."""
+    return np.where(schema.cells_where(where), marginal_query(schema, name).row_of_cell, -1)
+
+
 def counted_rows(
     schema: Schema, other_schema: Schema, name: str, where: Where, of: Where
 ) -> sparse.csr_array:

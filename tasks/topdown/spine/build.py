@@ -27,6 +27,7 @@ from ....geography.declared import (
 from ....geography.hierarchy import group_equally, text_column
 from ....geography.levels import OF_THE_SPINE, Spine
 from ....geography.rules import (
+    CONVENTIONAL_DIGITS,
     GEOLEVEL_ORDER,
     AianRange,
     GeographyRefused,
@@ -35,7 +36,7 @@ from ....geography.rules import (
     declared_geolevels,
     select_aian_areas,
 )
-from ....geography.spine import CONVENTIONAL_DIGITS, build_spine
+from ....geography.spine import build_spine
 from ...census.areas import code_columns, joined_codes
 from ...census.invariants import (
     FACILITY_COLUMNS,
