@@ -49,9 +49,6 @@ GEOLEVELS = (
 )
 """Geolevels of all kinds of spine, from the root down."""
 
-CONVENTIONAL_DIGITS = {"State": 2, "County": 5, "Tract": 11, "Block_Group": 12, "Block": 16}
-"""Leading digits of the block geocode that name a geounit of the conventional spine."""
-
 DEFAULT_CATEGORIES = {
     "conventional": ("aian", "group_quarters", "mcd", "place"),
     "aian": ("aian", "group_quarters", "mcd", "place"),

@@ -20,6 +20,7 @@ from .categories import (
     off_spine_categories,
 )
 from .hierarchy import (
+    CONVENTIONAL_DIGITS,
     BlockCodes,
     concatenate,
     cut_groups,
@@ -31,13 +32,7 @@ from .hierarchy import (
 )
 from .levels import Spine, child_offsets, nested_spine
 from .optimize import blocks_in_several_entities, fold, greedy_groups
-from .rules import (
-    CONVENTIONAL_DIGITS,
-    GROUPED_GEOLEVEL,
-    GeographyRefused,
-    SpineRules,
-    block_geolevels,
-)
+from .rules import GROUPED_GEOLEVEL, GeographyRefused, SpineRules, block_geolevels
 from .texts import texts_of
 
 PRIM_COLUMN = "PRIM"

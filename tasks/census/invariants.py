@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy import sparse
 
-from ...geography.rules import CONVENTIONAL_DIGITS
+from ...geography.hierarchy import CONVENTIONAL_DIGITS
 from ..runs.errors import InputRefused
 from ..runs.files import replacing
 from ..runs.names import is_file_name

@@ -24,10 +24,9 @@ from ....geography.declared import (
     declared_spine,
     declared_units,
 )
-from ....geography.hierarchy import group_equally, text_column
+from ....geography.hierarchy import CONVENTIONAL_DIGITS, group_equally, text_column
 from ....geography.levels import OF_THE_SPINE, Spine
 from ....geography.rules import (
-    CONVENTIONAL_DIGITS,
     GEOLEVEL_ORDER,
     AianRange,
     GeographyRefused,
