@@ -3,6 +3,9 @@
 The rules are made from the declaration: every code has a level, every record an area, structural
 zeros are empty, and bounds and relations hold in every area. Public by declaration are the areas,
 the numbers of records that bounds multiply, and the invariant answers.
+
+Several tasks may read an input: the tables to which records refer, shares of the records, and the
+check of all of them, which decides as one reader does.
 """
 
 from __future__ import annotations
