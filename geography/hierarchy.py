@@ -18,6 +18,9 @@ import pyarrow.compute as pc
 from .levels import child_offsets
 from .rules import GeographyRefused
 
+CONVENTIONAL_DIGITS = {"State": 2, "County": 5, "Tract": 11, "Block_Group": 12, "Block": 16}
+"""Leading digits of the block geocode that name a geounit of the conventional spine."""
+
 
 class BlockCodes:
     """The parts of the 16-digit block geocodes, one entry per row of the geography frame.

@@ -20,6 +20,7 @@ from .categories import (
     off_spine_categories,
 )
 from .hierarchy import (
+    CONVENTIONAL_DIGITS,
     BlockCodes,
     concatenate,
     cut_groups,
@@ -37,9 +38,6 @@ from .texts import texts_of
 PRIM_COLUMN = "PRIM"
 """Column that names the prim of a block; without it a prim is a county's part of a minor civil
 division or place."""
-
-CONVENTIONAL_DIGITS = {"State": 2, "County": 5, "Tract": 11, "Block_Group": 12, "Block": 16}
-"""Leading digits of the block geocode that name a geounit of the conventional spine."""
 
 
 def build_spine(

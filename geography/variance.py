@@ -508,13 +508,13 @@ def noisier_than_larger(deviations: pd.DataFrame) -> list[tuple[dict[str, Any], 
 
 def fan_out(spine: Spine) -> pd.DataFrame:
     """geolevel, n_children, geounits: how many geounits of a geolevel have so many children."""
-    frames = []
-    for level in spine.geolevels[:-1]:
-        count = np.bincount(np.diff(spine.children(level.name)))
-        n_children = np.flatnonzero(count)
-        found = {"geolevel": level.name, "n_children": n_children, "geounits": count[n_children]}
-        frames.append(pd.DataFrame(found))
-    return pd.concat(frames, ignore_index=True)
+    counts = {name: np.bincount(np.diff(spine.children(name))) for name in spine.names[:-1]}
+    return pd.DataFrame(
+        {"geolevel": name, "n_children": n_children, "geounits": int(n)}
+        for name, count in counts.items()
+        for n_children, n in enumerate(count)
+        if n
+    )
 
 
 def geounit_counts(spine: Spine) -> pd.DataFrame:

@@ -34,22 +34,18 @@ SIGNS = ("=", "<=", ">=")
 
 DPQUERY_SUFFIX = "_dpq"
 
-DPQUERIES_SCHEMA = pa.schema(
-    [
-        pa.field("geocode", pa.string(), nullable=False),
-        pa.field("query_name", pa.string(), nullable=False),
-        pa.field("value", INTEGER_LIST, nullable=False),
-        pa.field("variance", pa.float64(), nullable=False),
-        pa.field("plb", pa.string(), nullable=False),
-    ]
+
+def _without_nulls(**kinds: pa.DataType) -> pa.Schema:
+    """The schema of columns of these types, none of which has nulls."""
+    return pa.schema([pa.field(name, kind, nullable=False) for name, kind in kinds.items()])
+
+
+_TEXT = pa.string()
+DPQUERIES_SCHEMA = _without_nulls(
+    geocode=_TEXT, query_name=_TEXT, value=INTEGER_LIST, variance=pa.float64(), plb=_TEXT
 )
-_CONSTRAINTS_SCHEMA = pa.schema(
-    [
-        pa.field("geocode", pa.string(), nullable=False),
-        pa.field("query_name", pa.string(), nullable=False),
-        pa.field("sign", pa.string(), nullable=False),
-        pa.field("value", INTEGER_LIST, nullable=False),
-    ]
+_CONSTRAINTS_SCHEMA = _without_nulls(
+    geocode=_TEXT, query_name=_TEXT, sign=_TEXT, value=INTEGER_LIST
 )
 
 

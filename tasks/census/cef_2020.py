@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .census import preset_census
-from .queries import Schema
 from .recodes import Recode
 
 CENSUS = preset_census("cef_2020")
@@ -43,11 +42,6 @@ def type_of(qgqtyp: str | None) -> int:
     an unknown one.
     """
     return recode_of("facilities", TYPE).level_of(qgqtyp)
-
-
-def cef_schema(universe: str, attributes: tuple[str, ...]) -> Schema:
-    """The schema of some attributes of a universe."""
-    return CENSUS.schema(universe, attributes)
 
 
 @dataclass(frozen=True)

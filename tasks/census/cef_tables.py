@@ -28,15 +28,7 @@ from ..tables.readers import Selection
 from ..tables.sources import InputFile, input_files
 from ..tables.value_tallies import ValueTally
 from .areas import Areas
-from .cef_2020 import (
-    AGE_COLUMN,
-    CENSUS,
-    IDENTITY_COLUMNS,
-    TYPE_COLUMN,
-    cef_schema,
-    recode_of,
-    type_of,
-)
+from .cef_2020 import AGE_COLUMN, CENSUS, IDENTITY_COLUMNS, TYPE_COLUMN, recode_of, type_of
 from .census_input import CensusInput, CensusTables, ReferredRows, ReferredTables
 from .counting import RawColumns, RecordCounter, Weights
 from .histograms import HistogramSum, block_levels, counties_of, numbers_of
@@ -46,7 +38,7 @@ from .queries import Schema
 from .recodes import UNKNOWN
 from .records import AreaLookup
 
-IDENTITY = cef_schema("persons", CENSUS.universes["persons"].declared.identity)
+IDENTITY = CENSUS.schema("persons", CENSUS.universes["persons"].declared.identity)
 """Columns of persons that every product reads, apart from their block."""
 UNIT_KEY, BLOCK_OF_UNIT = "MAFID", "OIDTB"
 """Column that identifies a unit, and that of its block."""

@@ -26,6 +26,7 @@ from .compiled_schemas import (
     compiled_coarsening,
     compiled_relation,
     compiled_schema,
+    declared_formats,
     refuse_later_universe,
 )
 from .declarations import (
@@ -39,7 +40,6 @@ from .declarations import (
     StructuralZeroDeclaration,
     UniverseDeclaration,
 )
-from .formats import declared_formats
 from .influence import (
     OCCUPANTS,
     OWN,
@@ -372,7 +372,7 @@ def compiled(declared: CensusDeclaration) -> Census:
         known = (*about.full_schema.attributes, *(one.name for one in about.invariants))
         kind = f"attribute or invariant of {about.name}"
         refuse_unknown(f"{what} names", (*sentence.holds, *sentence.lacks), known, kind)
-    return Census(declared, universes, declared_formats(declared))
+    return Census(declared, universes, declared_formats(declared, graph))
 
 
 def _universe(

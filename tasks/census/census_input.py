@@ -3,6 +3,9 @@
 The rules are made from the declaration: every code has a level, every record an area, structural
 zeros are empty, and bounds and relations hold in every area. Public by declaration are the areas,
 the numbers of records that bounds multiply, and the invariant answers.
+
+Several tasks may read an input: the tables to which records refer, shares of the records, and the
+check of all of them, which decides as one reader does.
 """
 
 from __future__ import annotations
@@ -12,23 +15,36 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 from scipy import sparse
 
+from ...geography.declared import Units
 from ...validation.rules import Rule, count_violations, readable
 from ..ledger.recognition import InputDigest, RecordColumn, input_digest, people_digests
-from ..tables.findings import InputCheck, UnreadableInput
-from ..tables.sources import InputFile, input_files, refuse_shared
-from ..tables.value_tallies import ValueTally
-from .areas import Areas, load_areas, needed_columns, refuse_alike, shaped
-from .attribute_declarations import Where
+from ..runs.objects import read_object
+from ..tables.columns import CodedColumn, GrowingArray, KeyColumn, KeyIndex
+from ..tables.findings import FileRead, InputCheck, UnreadableInput
+from ..tables.readers import refuse_empty
+from ..tables.sources import InputFile, Share, input_files, refuse_shared
+from ..tables.value_tallies import FilesRead, ValueTally
+from .areas import AreaIndex, Areas, load_areas, needed_columns, refuse_alike, shaped
 from .census import Bound, Census, Universe
-from .counting import People, RecordCounter, count_files, identity_columns, read_columns
+from .counting import (
+    CountedShare,
+    People,
+    RawColumns,
+    RecordCounter,
+    count_files,
+    identity_columns,
+    read_columns,
+)
+from .histograms import HistogramSum
 from .households import UNIT_COLUMNS
-from .joins import ByTable, read_joined
+from .joins import ByTable, JoinedTable, Occupants, OwnAreas, read_joined
 from .members import OF_MEMBERS
 from .queries import Schema, counted_rows, marginal_query
 from .records import (
@@ -121,6 +137,24 @@ class ReferredTables:
 
 Counted = tuple[ReferredTables, Mapping[str, RecordCounter]]
 """The tables to which records refer, and the counters of all records, by universe."""
+ReferredShare = tuple[ReferredTables, ValueTally]
+"""The tables to which records refer, with their evidence; confidential."""
+RecordShare = tuple[Mapping[str, CountedShare], ValueTally]
+"""Counts of a share of the records, by universe, with their evidence; confidential."""
+
+_TYPES = {
+    kind.__name__: kind
+    for kind in (
+        *(AreaIndex, AreaLookup, Areas, ByTable, CodedColumn, CountedShare, FileRead, FilesRead),
+        *(GrowingArray, HistogramSum, JoinedTable, KeyColumn, KeyIndex, Occupants, OwnAreas),
+        *(RawColumns, RecordColumn, ReferredTables, Units, ValueTally),
+    )
+}
+
+
+def read_share(stem: Path) -> Any:
+    """Read a share from the file that `runs.objects.write_object` has written."""
+    return read_object(stem, _TYPES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,7 +215,7 @@ class CensusTables:
         Expectations; the input is accepted only if both find nothing. The division of a table's
         rows into files affects only the file that a finding names. Large arrays go to temporary
         files (`columns.temporary_files_in`), which hold confidential rows. `count` gives the counts
-        of tables that other tasks have read, and adds their evidence; see `shares`.
+        of tables that other tasks have read, and adds their evidence; see `check_shares`.
         """
         evidence = ValueTally()
         try:
@@ -201,6 +235,41 @@ class CensusTables:
             counted[name], files = self.counter(before, name, evidence)
             count_files(counted[name], files, evidence)
         return before, counted
+
+    def read_referred(self) -> ReferredShare:
+        """Read the tables to which records refer, for several tasks; raises UnreadableInput."""
+        evidence = ValueTally()
+        return self.read_before(evidence), evidence
+
+    def count_share(self, referred: ReferredShare, share: Share) -> RecordShare:
+        """Count a share of the records of every universe: row groups of local Parquet files, or
+        whole files; raises UnreadableInput."""
+        evidence, counted = ValueTally(), dict[str, CountedShare]()
+        for name in self.records:
+            counter, files = self.counter(referred[0], name, evidence)
+            count_files(counter, files, evidence, share)
+            counted[name] = counter.share()
+        return counted, evidence
+
+    def check_shares(
+        self, referred: ReferredShare, shares: Sequence[RecordShare]
+    ) -> InputCheck[CensusInput]:
+        """Check an input of which all shares are counted, in the order of their numbers; it decides
+        as one reader does."""
+        before, evidence_before = referred
+
+        def count(evidence: ValueTally) -> Counted:
+            evidence.add_shares([evidence_before])
+            evidence.add_shares([of_share for _, of_share in shares])
+            counted, read = dict[str, RecordCounter](), evidence.files.files
+            for name in self.records:
+                counted[name], files = self.counter(before, name, evidence)
+                for of_universe, _ in shares:
+                    counted[name].add_share(of_universe[name])
+                refuse_empty(files, sum(read[file.path].n_rows or 0 for file in files))
+            return before, counted
+
+        return self.check(count)
 
     def public_tables(self, *, with_counts: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Return the areas and the public facts about each; records are read only for universes
@@ -383,7 +452,9 @@ class CensusTables:
         for name, schema in self.schemas.items():
             universe = self.census.universes[name]
             for number, bound in enumerate(universe.bounds):
-                answers = asked_answers(schema, bound.query, bound.where, counts[name]).toarray()
+                where = bound.where
+                rows = counted_rows(schema, schema, bound.query, where, where)
+                answers = (counts[name] @ rows).toarray()
                 n = multiples[name, number]
                 broken = np.zeros(len(n), dtype=bool)
                 if bound.at_least is not None:
@@ -400,8 +471,8 @@ class CensusTables:
             for held in universe.held_to_universes:
                 other = self._schema(held.universe)
                 theirs = counted_rows(schema, other, held.query, held.where, held.of)
-                own = asked_answers(schema, held.query, held.where, counts[name])
-                differs = abs(own - counts[held.universe] @ theirs)
+                own = counted_rows(schema, schema, held.query, held.where, held.where)
+                differs = abs(counts[name] @ own - counts[held.universe] @ theirs)
                 broken = np.asarray(differs.sum(axis=1)).ravel() > 0
                 evidence.add_mask(name, f"breaks_{held.name}", broken)
 
@@ -465,22 +536,12 @@ def multiples_of(
     Answers without a cell of the bound have 0.
     """
     query = marginal_query(schema, bound.query)
-    is_bounded = np.isin(
-        np.arange(query.n_rows), query.row_of_cell[schema.cells_where(bound.where)]
-    )
+    bounded = query.rows_of(schema.cells_where(bound.where))
+    is_bounded = np.isin(np.arange(query.n_rows), bounded)
     if bound.by is None:
         total = np.asarray(records.sum(axis=1)).reshape(-1, 1)
         return total * is_bounded
     return (records @ marginal_query(per, bound.by).matrix.T).toarray() * is_bounded
-
-
-def asked_answers(
-    schema: Schema, query: str, where: Where, records: sparse.csr_array
-) -> sparse.csr_array:
-    """Answers `(n_areas, n_rows)` to a query, of some of its cells."""
-    inside = schema.cells_where(where).astype(np.int64)
-    matrix = marginal_query(schema, query).matrix.T.multiply(inside[:, None])
-    return records @ sparse.csr_array(matrix)
 
 
 def invariant_totals(

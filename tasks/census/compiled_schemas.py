@@ -3,6 +3,8 @@
 Variables of tables that rows of conditions declare, such as the redistricting tables.
 
 Linear relations between the counts of a universe and those of earlier ones, compiled.
+
+How the files of a declared census are written, table by table, as its declaration says.
 """
 
 from __future__ import annotations
@@ -10,13 +12,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from ..runs.errors import refuse_errors
 from ..runs.names import refuse_unknown
-from .attribute_declarations import CoarseningDeclaration
+from ..tables.formats import TextFormat
+from .attribute_declarations import OTHER, CoarseningDeclaration, FilesDeclaration
 from .declarations import (
     CensusDeclaration,
     EntityColumns,
@@ -24,8 +28,9 @@ from .declarations import (
     TableDeclaration,
     UniverseDeclaration,
 )
+from .influence import Graph
 from .queries import Coarsening, Schema, is_pattern, marginal_query, positions_of
-from .recodes import Recode
+from .recodes import CodeSet, Recode
 
 
 def names_of_table(table: TableDeclaration) -> set[str]:
@@ -54,11 +59,6 @@ def table_variables(table: TableDeclaration, schema: Schema) -> list[tuple[str, 
             label = "; ".join([*conditions, f"{rows.each}: {levels[row]}"])
             found.append((label, inside & (row_of_cell == row)))
     return found
-
-
-def table_cells(table: TableDeclaration, schema: Schema) -> list[np.ndarray]:
-    """Masks `(n_cells,)` of the cells that each variable of a table counts, in their order."""
-    return [mask for _, mask in table_variables(table, schema)]
 
 
 EXACT = math.inf
@@ -129,7 +129,7 @@ def check_table(
     refuse_unknown(f"table {table.name!r} is of", [table.universe], schemas, "universe")
     schema = schemas[table.universe].of(declared.universes[table.universe].attributes)
     marginal_query(schema, table.query)
-    table_cells(table, schema)
+    table_variables(table, schema)
     if declared.geography.entities:
         taken = {*schema.attributes, *(coarsening.name for coarsening in schema.coarsenings)}
         twice = sorted(taken & {*EntityColumns.model_fields})
@@ -188,3 +188,74 @@ def compiled_relation(
         raise ValueError(f"relation {entry.name!r} has no term of {name!r}, which declares it")
     sides = tuple(Side(other, values) for other, values in weights.items())
     return Relation(entry.name, entry.sign, own, sides)
+
+
+def declared_formats(declared: CensusDeclaration, graph: Graph) -> dict[str, TextFormat | None]:
+    """How the files of every table are written that a declaration reads, the areas first; None in
+    the layout of the Census Edited File, which `tables.layouts` has.
+
+    Raises ValueError for a table that it does not read.
+    """
+    tables = [declared.geography.table]
+    for universe in declared.universes.values():
+        tables += [universe.table, *(step.table for step in universe.steps)]
+        tables += [occupant.table for occupant in universe.occupants.values()]
+    files = declared.files or {}
+    kind = f"table, nor {OTHER!r} for all that are not named"
+    refuse_unknown("files names", files, (*dict.fromkeys(tables), OTHER), kind)
+    if OTHER in files and files[OTHER].columns is not None:
+        raise ValueError(
+            f"files.{OTHER} places columns, which belong to one table; give every table of fixed "
+            "width a section of its own"
+        )
+    geography, paths = declared.geography, chain.from_iterable(graph.paths.values())
+    read = {*geography.geolevels, *geography.columns.values()}.union(*(p.read for p in paths))
+    for name, entry in files.items():
+        for key in ("digits", "cells"):
+            if lost := [column for column in getattr(entry, key) if column not in read]:
+                raise ValueError(
+                    f"files.{name} has {key} of {lost[0]!r}, a column that the census does not "
+                    "read; correct its name, or remove it"
+                )
+    numbers = _number_columns(declared)
+    is_free = declared.has_free_layout
+    return {t: _format_of(files, t, numbers) if is_free else None for t in tables}
+
+
+def format_of_others(declared: CensusDeclaration) -> TextFormat:
+    """How files are written that are no tables of the declaration, such as lists of areas."""
+    return _format_of(declared.files or {}, OTHER, frozenset())
+
+
+def _format_of(
+    files: Mapping[str, FilesDeclaration], table: str, numbers: frozenset[str]
+) -> TextFormat:
+    declared = files.get(table, files.get(OTHER, FilesDeclaration()))
+    missing = CodeSet.of(declared.missing or ())
+    return TextFormat(
+        declared.separator,
+        declared.decimal,
+        declared.encoding,
+        missing.holds if declared.missing else None,
+        missing.texts,
+        numbers,
+        declared.digits,
+        declared.cells,
+        f"census.files.{OTHER if table not in files and OTHER in files else table}",
+        places := declared.columns or {},
+        declared.line_length or max((end for _, end in places.values()), default=None),
+    )
+
+
+def _number_columns(declared: CensusDeclaration) -> frozenset[str]:
+    """Names of columns that are read as numbers, with and without the table before a point."""
+    names = [
+        attribute.column
+        for attribute in declared.attributes.values()
+        if attribute.bins is not None or attribute.numbers is not None
+    ]
+    names += [universe.count for universe in declared.universes.values()]
+    for entry in declared.geography.entities.values():
+        names += [entry.latitude, entry.longitude]
+    given = [name for name in names if name is not None]
+    return frozenset([*given, *(name.partition(".")[2] for name in given if "." in name)])

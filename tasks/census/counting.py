@@ -20,10 +20,10 @@ from ..ledger.recognition import MOST_VALUES, RecordColumn, raw_value
 from ..tables.columns import CodedColumn, KeyColumn, zeros
 from ..tables.readers import Batch
 from ..tables.sources import InputFile, Share
-from ..tables.value_tallies import RecordSums, ValueTally
+from ..tables.value_tallies import ValueTally
 from .census import Universe
 from .histograms import HistogramSum
-from .joins import ByTable, PlacedBatch, Placing, read_coded
+from .joins import ByTable, PlacedBatch, Placing, read_coded, read_records
 from .queries import Schema
 from .recodes import Recode
 
@@ -257,12 +257,9 @@ def count_files(
 
     Raises UnreadableInput.
     """
-    sums = RecordSums(files)
-    keys = tuple(dict.fromkeys(counter.keys))
-    for file, batch, columns in read_coded(files, counter.texts, keys, share):
-        sums.add(file, batch, columns, keys)
+    read = read_records(files, counter.texts, counter.keys, evidence.files, share)
+    for file, batch, columns in read:
         counter.add(batch, columns, file, evidence)
-    evidence.files.add(files, sums.n_rows, sums.hashes)
 
 
 @dataclass(frozen=True, eq=False)

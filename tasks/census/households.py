@@ -57,9 +57,8 @@ class Members:
 
     def are(self, first: int, last: int | None = None) -> np.ndarray:
         """Whether their RELSHIP is `first`, or from `first` to `last`."""
-        return (self.relationship >= first) & (
-            self.relationship <= (first if last is None else last)
-        )
+        last = first if last is None else last
+        return (self.relationship >= first) & (self.relationship <= last)
 
 
 def unit_columns(members: Members, n_units: int) -> dict[str, np.ndarray]:

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy import sparse
 
+from ...geography.hierarchy import CONVENTIONAL_DIGITS
 from ..runs.errors import InputRefused
 from ..runs.files import replacing
 from ..runs.names import is_file_name
@@ -96,14 +97,7 @@ def read_geography(path: Path) -> pd.DataFrame:
 
 
 NATION = "US"
-GEOCODE_DIGITS = {
-    NATION: 0,
-    "State": 2,
-    "County": 5,
-    "Tract": 11,
-    "Block_Group": 12,
-    "Block": 16,
-}
+GEOCODE_DIGITS = {NATION: 0, **CONVENTIONAL_DIGITS}
 """Levels of the block geocode, by the digits of it that name a region."""
 
 

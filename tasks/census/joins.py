@@ -27,7 +27,7 @@ from ..tables.columns import (
 from ..tables.layouts import TableLayout
 from ..tables.readers import Batch, Selection, read_partitions
 from ..tables.sources import InputFile, Share
-from ..tables.value_tallies import RecordSums, ValueTally
+from ..tables.value_tallies import FilesRead, ValueTally, row_hashes
 from .areas import AreaIndex
 from .declarations import OccupantDeclaration
 from .recodes import CodeSet
@@ -168,6 +168,24 @@ def read_coded(
         yield file, batch, coded(batch, texts, files[file].columns)
 
 
+def read_records(
+    files: Sequence[InputFile],
+    texts: Sequence[str],
+    keys: Sequence[str],
+    read: FilesRead,
+    share: Share | None = None,
+) -> Iterator[tuple[int, Batch, dict[str, CodedColumn]]]:
+    """As `read_coded`; in the end `read` has the files with their rows and, of a table in several
+    files, the sums of the hashes of their rows modulo 2 ** 64, which no order changes."""
+    n_rows, hashes = np.zeros(len(files), np.int64), np.zeros(len(files), np.uint64)
+    for file, batch, columns in read_coded(files, texts, keys, share):
+        n_rows[file] += len(next(iter(batch.values())))
+        if len(files) > 1:
+            hashes[file] += row_hashes(batch, columns, keys).sum(dtype=np.uint64)
+        yield file, batch, columns
+    read.add(files, n_rows, hashes)
+
+
 def coded(batch: Batch, names: Sequence[str], layout: TableLayout) -> dict[str, CodedColumn]:
     """Some columns of a batch in one form."""
     return {name: CodedColumn.from_arrow(batch[name], layout.field(name)) for name in names}
@@ -267,9 +285,7 @@ def load_occupants(
     texts = tuple(dict.fromkeys((*wanted, *conditions)))
     keys, found = KeyColumn(), {column: GrowingColumn() for column in wanted}
     n_rows = np.zeros(len(files), dtype=np.int64)
-    sums = RecordSums(files)
-    for file, batch, coded in read_coded(files, texts, (declared.column,)):
-        sums.add(file, batch, coded, (declared.column,))
+    for file, batch, coded in read_records(files, texts, (declared.column,), evidence.files):
         fits = np.ones(len(batch[declared.column]), dtype=bool)
         for column, codes in conditions.items():
             fits &= coded[column].lookup(codes.holds, bool)
@@ -280,7 +296,6 @@ def load_occupants(
         for column, growing in found.items():
             growing.append(coded[column].at(fits))
         n_rows[file] += int(fits.sum())
-    evidence.files.add(files, sums.n_rows, sums.hashes)
     index = KeyIndex(keys)
     if wanted:
         evidence.add_masks(suite, f"repeated_{name}", index.is_repeated, n_rows)

@@ -23,10 +23,10 @@ from ..tables.findings import Finding
 from ..tables.layouts import RACE_COLUMN
 from ..tables.readers import Batch, Selection, read_partitions
 from ..tables.sources import InputFile
-from ..tables.value_tallies import FilesRead, RecordSums
+from ..tables.value_tallies import FilesRead
 from .counting import RawColumns
 from .households import UNIT_COLUMNS, Members, disagreements, incoherent, unit_columns
-from .joins import read_coded
+from .joins import read_coded, read_records
 from .recodes import whole_number
 
 HOUSING_UNIT, KIND, SIZE = "2", "RTYPE", "FINAL_POP"
@@ -120,10 +120,8 @@ def read_members(
     among the files; `raw` gets the columns of all who have a unit, by its row.
     """
     parts: list[list[np.ndarray]] = [[] for _ in range(1 + len(OF_MEMBERS))]
-    n_apart = 0
-    sums = RecordSums(persons)
-    for file, batch, columns in read_coded(persons, OF_MEMBERS, (key,)):
-        sums.add(file, batch, columns, (key,))
+    n_apart, read = 0, FilesRead()
+    for _, batch, columns in read_records(persons, OF_MEMBERS, (key,), read):
         row = index.positions(batch[key])
         raw.add(columns, row)
         n_apart += int((row < 0).sum())
@@ -131,8 +129,6 @@ def read_members(
         values = [row, *(whole_numbers(columns[name]) for name in OF_MEMBERS)]
         for part, value in zip(parts, values, strict=True):
             part.append(value[inside])
-    read = FilesRead()
-    read.add(persons, sums.n_rows, sums.hashes)
     members = Members(*(np.concatenate(part) for part in parts))
     return members, n_apart, tuple(read.copies(persons))
 

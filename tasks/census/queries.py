@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -250,13 +251,12 @@ def in_schema_order(schema: Schema, name: str) -> str:
     """The normalised name with its factors in the order of the schema's attributes, which is the
     order of answers; names that `marginal_query` refuses are only normalised.
     """
-    parts = normalize_query_name(name).split(" * ")
-    coarsenings = {part: schema.coarsening(part) for part in parts}
-    of = [part if (one := coarsenings[part]) is None else one.attribute for part in parts]
-    if not set(of) <= set(schema.attributes):
-        return " * ".join(parts)
-    places = [schema.attributes.index(attribute) for attribute in of]
-    return " * ".join(part for _, part in sorted(zip(places, parts, strict=True)))
+    name = normalize_query_name(name)
+    if name in (TOTAL, DETAILED):
+        return name
+    with suppress(ValueError):
+        name = " * ".join(part for part, _, _ in label_parts(schema, name))
+    return name
 
 
 _FEW = 500
@@ -390,6 +390,11 @@ def incidence(number: np.ndarray, n: int) -> sparse.csr_array:
     inside = np.flatnonzero(number >= 0)
     ones = np.ones(inside.size, dtype=np.int64)
     return sparse.csr_array((ones, (number[inside], inside)), (n, len(number)))
+
+
+def rows_where(schema: Schema, name: str, where: Where) -> np.ndarray:
+    """Row of a query that counts each cell among `where`, `(n_cells,)`; -1 for other cells."""
+    return np.where(schema.cells_where(where), marginal_query(schema, name).row_of_cell, -1)
 
 
 def counted_rows(

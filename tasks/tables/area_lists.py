@@ -129,21 +129,12 @@ def _chain(rows: pd.DataFrame) -> list[str] | None:
     names = list(areas)
     above: dict[str, str | None] = {}
     for position, level in enumerate(names):
-        parents = rows.loc[rows["level"] == level, "parent"]
-        parents = parents[parents != ""]
-        if parents.empty:
-            above[level] = None
-            continue
-        others = [other for other in names if other != level]
-        if not others:
+        parents = rows.loc[(rows["level"] == level) & (rows["parent"] != ""), "parent"]
+        held = {other: parents.isin(own).sum() for other, own in areas.items() if other != level}
+        if len(parents) and not held:
             return None
-        above[level] = max(
-            others,
-            key=lambda other: (
-                parents.isin(areas[other]).sum(),
-                -abs(names.index(other) - position),
-            ),
-        )
+        nearest = sorted(held, key=lambda other: abs(names.index(other) - position))
+        above[level] = max(nearest, key=held.__getitem__) if len(parents) else None
     order: list[str] = []
     below = [level for level in names if above[level] is None]
     while len(below) == 1:

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Generic, TypeVar
 
 from ...validation.outcome import Outcome
@@ -82,11 +81,6 @@ def refuse_unreadable(*, with_counts: bool = False) -> Iterator[None]:
         raise refusal([error.finding], with_counts=with_counts) from None
 
 
-def write_findings(path: Path, findings: Sequence[Finding]) -> None:
-    """Write findings with their counts as JSON; the file is confidential."""
-    write_record(path, [asdict(finding) for finding in findings])
-
-
 @dataclass(frozen=True)
 class FileRead:
     """A file that was read: its name, its rows, and the sum of their hashes, 0 if unknown. Rows and
@@ -153,7 +147,8 @@ def write_input_outcomes(
         for outcome in outcomes
     ]
     write_record(run.checks / RULES_FILE, listed)
-    write_findings(run.confidential / "findings.json", findings)
+    counted = [asdict(finding) for finding in findings]
+    write_record(run.confidential / "findings.json", counted)
     write_page(run.checks / DATA_DOCS / INDEX, _rules_page(check, with_counts, stamp))
     write_page(run.confidential / DATA_DOCS / INDEX, _findings_page(findings, stamp))
 

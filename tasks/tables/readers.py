@@ -217,9 +217,10 @@ def _read_parquet(
 
 
 def _read_database(file: InputFile, selection: Selection) -> Iterator[Batch]:
-    with open_table(file) as table:
-        stored = _stored_columns(file, table.schema(), selection)
-        for batch in table.batches(list(stored.values())):
+    with _open_database(file) as (ask, source):
+        stored = _stored_columns(file, ask(f"SELECT * FROM {source} LIMIT 0").schema, selection)
+        columns = ", ".join(map(_quote_name, stored.values()))
+        for batch in ask(f"SELECT {columns} FROM {source}"):
             yield _type_columns(file, stored, batch)
 
 
@@ -491,29 +492,14 @@ def is_database(path: str) -> bool:
     return path.partition("://")[0] in PROTOCOLS
 
 
-@dataclass(frozen=True, eq=False)
-class DatabaseTable:
-    """A table or query of a database that is open.
-
-    ask : the rows of a statement.
-    source : the operand of FROM.
-    """
-
-    ask: Callable[[str], pa.RecordBatchReader]
-    source: str
-
-    def schema(self) -> pa.Schema:
-        """The columns and their types."""
-        return self.ask(f"SELECT * FROM {self.source} LIMIT 0").schema
-
-    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The rows of some columns, in the database's order."""
-        yield from self.ask(f"SELECT {', '.join(map(_quote_name, columns))} FROM {self.source}")
+Ask = Callable[[str], pa.RecordBatchReader]
+"""The rows of an SQL statement, in the database's order."""
 
 
 @contextmanager
-def open_table(file: InputFile) -> Iterator[DatabaseTable]:
-    """In the block, the table of an address is open for reading.
+def _open_database(file: InputFile) -> Iterator[tuple[Ask, str]]:
+    """In the block, the database of an address is open: what asks it, and the operand of FROM for
+    the table or query of the address.
 
     Raises UnreadableInput for an address of another form, a driver that is not installed, a
     database that cannot be reached, and a statement that it refuses.
@@ -528,7 +514,7 @@ def open_table(file: InputFile) -> Iterator[DatabaseTable]:
     protocol = address.partition("://")[0]
     with ExitStack() as opened, _refuse_driver_errors(file, protocol):
         connect = _postgresql if protocol == "postgresql" else _duckdb
-        yield DatabaseTable(connect(address, opened), source)
+        yield connect(address, opened), source
 
 
 def _quote_name(name: str) -> str:
@@ -536,7 +522,7 @@ def _quote_name(name: str) -> str:
     return '"{}"'.format(name.replace('"', '""'))
 
 
-def _postgresql(address: str, opened: ExitStack) -> Callable[[str], pa.RecordBatchReader]:
+def _postgresql(address: str, opened: ExitStack) -> Ask:
     from adbc_driver_postgresql import dbapi
 
     connection = opened.enter_context(closing(dbapi.connect(address)))
@@ -549,7 +535,7 @@ def _postgresql(address: str, opened: ExitStack) -> Callable[[str], pa.RecordBat
     return ask
 
 
-def _duckdb(address: str, opened: ExitStack) -> Callable[[str], pa.RecordBatchReader]:
+def _duckdb(address: str, opened: ExitStack) -> Ask:
     import duckdb
 
     connection = opened.enter_context(closing(duckdb.connect(urlsplit(address).path, True)))

@@ -92,30 +92,6 @@ class FilesRead:
         )
 
 
-class RecordSums:
-    """Rows of files of records, `(n_files,)`, and sums of their hashes modulo 2 ** 64, which no
-    order changes; hashes are 0 where the files are no part of a table in several files.
-    """
-
-    def __init__(self, files: Sequence[InputFile]) -> None:
-        self.files = files
-        self.n_rows = np.zeros(len(files), dtype=np.int64)
-        self.hashes = np.zeros(len(files), dtype=np.uint64)
-
-    def add(
-        self,
-        number: int,
-        batch: Batch,
-        columns: Mapping[str, CodedColumn],
-        keys: Sequence[str],
-    ) -> None:
-        """Add records of the file of a number, by their coded columns and their identifiers."""
-        self.n_rows[number] += len(next(iter(batch.values())))
-        if len(self.files) > 1:
-            hashes = row_hashes(batch, columns, keys)
-            self.hashes[number] += hashes.sum(dtype=np.uint64)
-
-
 def row_hashes(batch: Batch, columns: Mapping[str, CodedColumn], keys: Sequence[str]) -> np.ndarray:
     """A 64-bit hash of every row by its coded columns and its identifiers, shape `(n_rows,)`.
 

@@ -38,7 +38,7 @@ from ...census.cef_tables import UNIT_KEY, CefTables, recognised_columns, unit_c
 from ...census.counting import RawColumns, in_areas
 from ...census.households import HOUSEHOLDER
 from ...census.invariants import block_invariants
-from ...census.joins import coded, read_coded
+from ...census.joins import coded, read_coded, read_records
 from ...census.members import completed_units, household_columns
 from ...ledger.recognition import RecordColumn
 from ...tables.area_lists import read_whole
@@ -47,7 +47,7 @@ from ...tables.findings import Finding, InputCheck, UnreadableInput
 from ...tables.layouts import Field, TableLayout
 from ...tables.readers import Selection, read_batches
 from ...tables.sources import InputFile
-from ...tables.value_tallies import RecordSums, ValueTally
+from ...tables.value_tallies import ValueTally
 from ..settings import DATA_FILES
 from ..workload.parameters import Parameters
 from ..workload.regions import BLOCK_COLUMNS, areas_of
@@ -257,9 +257,8 @@ class CensusReader(GroupsReader):
         householders' cells.
         """
         units, files, evidence = self._units, self.files["persons"], self.evidence
-        self.raw, sums = RawColumns(PERSON_COLUMNS, self._n_blocks), RecordSums(files)
-        for file, batch, of_all in read_coded(files, wanted, (UNIT_KEY,)):
-            sums.add(file, batch, of_all, (UNIT_KEY,))
+        self.raw = RawColumns(PERSON_COLUMNS, self._n_blocks)
+        for file, batch, of_all in read_records(files, wanted, (UNIT_KEY,), evidence.files):
             unit = units.index.positions(batch[UNIT_KEY])
             is_blank = is_blank_key(batch[UNIT_KEY])
             is_vacant = (unit >= 0) & (unit_codes(units, unit).occupancy == 0)
@@ -281,7 +280,6 @@ class CensusReader(GroupsReader):
             if rows.any():
                 person_evidence(columns, self.codes, evidence, file=file)
                 yield coded_persons(columns, block[rows], self.codes, household)
-        evidence.files.add(files, sums.n_rows, sums.hashes)
 
     def recognised(self) -> list[RecordColumn]:
         """The raw columns of persons and units, by block."""

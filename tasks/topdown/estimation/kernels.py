@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ...census.cef_2020 import cef_schema
+from ...census.cef_2020 import CENSUS
 from ...census.queries import marginal_query
 from . import active_set, admm, dual_newton, exchange, network_flow
 from .exchange import exchange_records
@@ -61,7 +61,7 @@ def _folder() -> Path:
     return Path(str(network_flow.solve.stats.cache_path))
 
 
-SCHEMA = cef_schema("units", ("occupancy",))
+SCHEMA = CENSUS.schema("units", ("occupancy",))
 QUERIES = ("total", "detailed")
 SHAPE = (2, SCHEMA.n_cells)
 

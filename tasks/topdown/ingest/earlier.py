@@ -21,11 +21,11 @@ import pyarrow as pa
 from scipy import sparse
 
 from ...census.areas import Areas
-from ...census.census import Bound, Census, Held, Universe, preset_census
+from ...census.census import Census, Held, Universe, preset_census
 from ...census.census_input import CensusInput
 from ...census.invariants import read_geography
 from ...census.microdata import MicrodataFile, count_labelled_microdata, count_microdata
-from ...census.queries import Schema, counted_rows, marginal_query
+from ...census.queries import Schema, counted_rows, marginal_query, rows_where
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused, refuse_errors
 from ...runs.files import sha256_of_file
@@ -232,7 +232,7 @@ def _refuse_contradictions(
         declaration allows (n_units, n_sums), in units of areas: `unit` (n_areas,) of each."""
         for answer in np.unique(row[row >= 0]).tolist():
             for held in held_to_releases:
-                row_of_cell = _row_of_cell(held, schema)
+                row_of_cell = rows_where(schema, held.query, held.where)
                 rows = np.unique(row_of_cell[row == answer])
                 if rows[0] < 0 or not np.array_equal(np.isin(row_of_cell, rows), row == answer):
                     continue  # The sum is of no held rows.
@@ -248,7 +248,7 @@ def _refuse_contradictions(
 
     forbidden = structural_zeros(settings, name)
     for held in held_to_releases:
-        row = _row_of_cell(held, schema)
+        row = rows_where(schema, held.query, held.where)
         is_impossible = (row >= 0) & ~np.isin(row, row[~forbidden])
         nothing = np.zeros((len(areas), 1), dtype=np.int64)
         hold_between(nothing, nothing, "the structural zeros", np.where(is_impossible, 0, -1))
@@ -261,7 +261,8 @@ def _refuse_contradictions(
         if bound.at_most is not None:
             upper = bound.at_most * records
         lower = (bound.at_least or 0) * records
-        hold_between(lower, upper, f"the bound {bound.name}", _row_of_cell(bound, schema))
+        row = rows_where(schema, bound.query, bound.where)
+        hold_between(lower, upper, f"the bound {bound.name}", row)
     for invariant in universe.invariants:
         row = marginal_query(schema, invariant.query).row_of_cell
         units = result.areas.units[invariant.geolevel]
@@ -269,9 +270,3 @@ def _refuse_contradictions(
         exact = np.array([result.totals[name][invariant.name][path] for path in units.path])
         what = f"the invariant {invariant.name}"
         hold_between(exact, exact, what, row, units.number, places)
-
-
-def _row_of_cell(one: Held | Bound, schema: Schema) -> np.ndarray:
-    """(n_cells,) the answer of a query that counts each cell, -1 for none."""
-    row = marginal_query(schema, one.query).row_of_cell
-    return np.where(schema.cells_where(one.where), row, -1)

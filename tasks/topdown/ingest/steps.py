@@ -21,8 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ...census import shares
-from ...census.census_input import CensusInput
+from ...census.census_input import CensusInput, read_share
 from ...ledger.identity import (
     Digests,
     keys_of,
@@ -103,7 +102,7 @@ def read_referred(run: RunDirectory, settings: TopdownSettings) -> Made:
     with suppress(UnreadableInput), temporary_files_in(folder):
         tables, findings = completed(reading_of(settings), folder)
         if not findings:
-            write_object(folder / REFERRED, shares.read_referred(tables))
+            write_object(folder / REFERRED, tables.read_referred())
     return Made(run.confidential, reused=not _is_written(folder / REFERRED))
 
 
@@ -116,8 +115,7 @@ def count_records(run: RunDirectory, settings: TopdownSettings, number: int, of:
         return reused(run.confidential)
     tables = completed_before(reading_of(settings), folder)
     with suppress(UnreadableInput), temporary_files_in(folder):
-        referred = shares.read_share(folder / REFERRED)
-        write_object(stem, shares.count_share(tables, referred, (number, of)))
+        write_object(stem, tables.count_share(read_share(folder / REFERRED), (number, of)))
     return Made(run.confidential, reused=not _is_written(stem))
 
 
@@ -168,8 +166,8 @@ def check_records(run: RunDirectory, settings: TopdownSettings, of: int) -> Made
             whole[fingerprint] = {name: digest(key) for name, digest in found.whole.items()}
 
     with temporary_files_in(run.confidential):
-        referred, *counted = map(shares.read_share, (folder / REFERRED, *stems))
-        check = shares.check_shares(tables, referred, counted)
+        referred, *counted = map(read_share, (folder / REFERRED, *stems))
+        check = tables.check_shares(referred, counted)
     try:
         result = write_accepted(run, settings, check, recognise)
     except InputRefused:

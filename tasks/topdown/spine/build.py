@@ -24,7 +24,7 @@ from ....geography.declared import (
     declared_spine,
     declared_units,
 )
-from ....geography.hierarchy import group_equally, text_column
+from ....geography.hierarchy import CONVENTIONAL_DIGITS, group_equally, text_column
 from ....geography.levels import OF_THE_SPINE, Spine
 from ....geography.rules import (
     GEOLEVEL_ORDER,
@@ -35,7 +35,7 @@ from ....geography.rules import (
     declared_geolevels,
     select_aian_areas,
 )
-from ....geography.spine import CONVENTIONAL_DIGITS, build_spine
+from ....geography.spine import build_spine
 from ...census.areas import code_columns, joined_codes
 from ...census.invariants import (
     FACILITY_COLUMNS,

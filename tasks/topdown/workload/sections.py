@@ -16,8 +16,8 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 from ....geography.levels import level_names
 from ....geography.rules import GEOLEVELS
 from ...census.census import Census, Zero, compiled, preset_census
+from ...census.compiled_schemas import format_of_others
 from ...census.declarations import CensusDeclaration
-from ...census.formats import format_of_others
 from ...census.queries import Schema, normalize_query_name
 from ...ledger.accounting import rho_from_epsilon_simple
 from ...noise.distributions import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from spineflow.tasks.census import cef_tables, histograms
-from spineflow.tasks.census.cef_2020 import PERSONS, UNITS, cef_schema
+from spineflow.tasks.census.cef_2020 import CENSUS, PERSONS, UNITS
 from spineflow.tasks.census.invariants import inhabitable
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.tables import columns, readers, value_tallies
@@ -305,7 +305,7 @@ def test_final_pop_is_not_trusted(tables):
 @pytest.mark.usefixtures("rules_only")
 def test_other_schemas_need_their_own_columns_only(tables):
     tables.persons = tables.persons.drop(columns=["CENHISP"])
-    schema = cef_schema("persons", ("sex", "age"))
+    schema = CENSUS.schema("persons", ("sex", "age"))
     found = check_inputs(**tables.write(), person_schema=schema, unit_schema=None)
     result = found.accepted()
     histogram = result.histograms["persons"].toarray().sum(axis=0).reshape(2, 116)

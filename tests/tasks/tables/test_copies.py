@@ -7,11 +7,10 @@ from pathlib import Path
 import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
-from spineflow.tasks.census.joins import coded
+from spineflow.tasks.census.joins import read_records
 from spineflow.tasks.tables.layouts import TableLayout
-from spineflow.tasks.tables.readers import Selection, read_partitions
 from spineflow.tasks.tables.sources import InputFile
-from spineflow.tasks.tables.value_tallies import FilesRead, RecordSums
+from spineflow.tasks.tables.value_tallies import FilesRead
 
 KEYS, CODES = ("home",), ("sex", "age")
 COLUMNS = (*KEYS, *CODES)
@@ -45,10 +44,9 @@ def copies(folder: Path, *tables: list, forms: tuple[str, ...], folders=((), ())
         write(path, rows, form)
         own = folders[number] if number < len(folders) else ()
         files.append(InputFile("people", str(path), path.name, LAYOUT, folders=own))
-    sums, read = RecordSums(files), FilesRead()
-    for number, batch in read_partitions(files, Selection(COLUMNS)):
-        sums.add(number, batch, coded(batch, CODES, LAYOUT), KEYS)
-    read.add(files, sums.n_rows, sums.hashes)
+    read = FilesRead()
+    for _ in read_records(files, CODES, KEYS, read):
+        pass
     assert [file.n_rows for file in read.listed] == [len(rows) for rows in tables]
     return [finding.file for finding in read.copies(files)]
 

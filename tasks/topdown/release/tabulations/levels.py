@@ -29,7 +29,7 @@ from .....geography.categories import Category
 from ....census.areas import entities
 from ....census.cef_2020 import CENSUS
 from ....census.census import Census
-from ....census.compiled_schemas import names_of_table, table_cells, table_variables
+from ....census.compiled_schemas import names_of_table, table_variables
 from ....census.declarations import SummaryLevelDeclaration, TableDeclaration
 from ....census.queries import Schema, has_attributes, incidence
 
@@ -238,11 +238,7 @@ def tables_of(schema: Schema) -> tuple[str, ...]:
 @lru_cache(maxsize=4)
 def variables_of(schema: Schema) -> tuple[str, ...]:
     """Names of all variables that can be counted from a schema, in the order of the tables."""
-    return tuple(
-        variable_name(table.name, number + 1)
-        for table in _tables(schema)
-        for number in range(len(table_cells(table, schema)))
-    )
+    return tuple(variable_labels([schema]))
 
 
 def variable_labels(schemas: Iterable[Schema]) -> dict[str, str]:
@@ -262,7 +258,7 @@ def variable_matrix(schema: Schema) -> np.ndarray:
     `histograms @ variable_matrix(schema)` has a row for each histogram and a column for each of
     `variables_of(schema)`.
     """
-    masks = [mask for table in _tables(schema) for mask in table_cells(table, schema)]
+    masks = [mask for table in _tables(schema) for _, mask in table_variables(table, schema)]
     matrix = np.array(masks, dtype=np.int64).reshape(-1, schema.n_cells).T
     return np.ascontiguousarray(matrix)
 

@@ -31,15 +31,15 @@ import pyarrow.parquet as pq
 from scipy import sparse
 
 from .....validation.rules import GROUP_QUARTERS_CODES, NURSING_FACILITY
-from ....census.cef_2020 import CENSUS, cef_schema
-from ....census.compiled_schemas import table_cells
+from ....census.cef_2020 import CENSUS
+from ....census.compiled_schemas import table_variables
 from ....runs.errors import InputRefused
 from ....runs.files import replacing
 from ....tables.layouts import GEOGRAPHY_LAYOUT
 from .legacy import GEOGRAPHIC_HEADER, HEADER_FIELDS, SEGMENT_FIELDS, SEGMENTS, segment_variables
 from .levels import COLUMNS, OUTSIDE, OWN_FIELDS, POINT, SUMMARY_LEVELS
 
-PUBLISHED_PERSONS = cef_schema("persons", ("votingage", "hispanic", "cenrace"))
+PUBLISHED_PERSONS = CENSUS.schema("persons", ("votingage", "hispanic", "cenrace"))
 """Attributes of every person in P1 to P4."""
 
 BLOCK = "750"
@@ -190,7 +190,8 @@ def _race_numbers() -> list[int]:
     """Number in P1 of the variable that counts each level of `cenrace`."""
     (table,) = (entry for entry in CENSUS.declared.tables if entry.name == "P1")
     levels = PUBLISHED_PERSONS.levels("cenrace")
-    counted = [np.unique(levels[mask]) for mask in table_cells(table, PUBLISHED_PERSONS)]
+    variables = table_variables(table, PUBLISHED_PERSONS)
+    counted = [np.unique(levels[mask]) for _, mask in variables]
     # Where several variables count one level alone, which has a subtotal then, use the last.
     own = {int(c[0]): number for number, c in enumerate(counted, 1) if len(c) == 1}
     return [own[level] for level in range(len(own))]

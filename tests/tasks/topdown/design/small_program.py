@@ -8,13 +8,13 @@ from fractions import Fraction
 import numpy as np
 from spineflow.geography.levels import Geolevel, Spine, bypass
 from spineflow.geography.rules import GroupRules
-from spineflow.tasks.census.cef_2020 import cef_schema
+from spineflow.tasks.census.cef_2020 import CENSUS
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.solvers.split import GeounitClasses
 from spineflow.tasks.topdown.design.problem import MeasuredSpine
 from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
 
-SCHEMA = cef_schema("persons", ("hhgq", "votingage", "hispanic"))
+SCHEMA = CENSUS.schema("persons", ("hhgq", "votingage", "hispanic"))
 TYPE_OF_CELL = SCHEMA.levels("hhgq")
 FORBIDDEN = SCHEMA.cells_where({"hhgq": (3,), "votingage": (0,)})
 QUERIES = ("total", "hhgq", "votingage * hispanic", "detailed")

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from spineflow.tasks.census.cef_2020 import cef_schema
+from spineflow.tasks.census.cef_2020 import CENSUS
 from spineflow.tasks.census.queries import Schema, marginal_query
 from spineflow.tasks.topdown.estimation.problem import NO_BOUND, QueryMeasurement, SiblingProblem
 
-SMALL = cef_schema("persons", ("hhgq", "votingage", "hispanic"))
-UNITS = cef_schema("units", ("occupancy",))
+SMALL = CENSUS.schema("persons", ("hhgq", "votingage", "hispanic"))
+UNITS = CENSUS.schema("units", ("occupancy",))
 QUERIES = {"total": 8.0, "hhgq": 0.5, "votingage * hispanic": 0.25, "detailed": 1.0}
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 from scipy.optimize import linprog
-from spineflow.tasks.census.cef_2020 import cef_schema
+from spineflow.tasks.census.cef_2020 import CENSUS
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.solvers.highs import SolveStatus
 from spineflow.tasks.topdown.estimation import active_set, dual_newton
@@ -265,7 +265,7 @@ def test_infeasible_pass_fails(make_siblings):
     assert result.passes[-1].status is SolveStatus.INFEASIBLE
 
 
-TOY = cef_schema("persons", ("votingage",))
+TOY = CENSUS.schema("persons", ("votingage",))
 """Two cells."""
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from spineflow.tasks.census.cef_2020 import PERSONS, UNITS, cef_schema
+from spineflow.tasks.census.cef_2020 import CENSUS, PERSONS, UNITS
 from spineflow.tasks.census.queries import MarginalQuery, Schema, marginal_query
 from spineflow.tasks.topdown.estimation.problem import QueryMeasurement
 from spineflow.tasks.topdown.estimation.quadratic import (
@@ -19,12 +19,12 @@ from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
 
 ASKED = {
     PERSONS: ("total", "hhinstlevels", "hhgq", "votingage * cenrace", "hispanic", "detailed"),
-    cef_schema("persons", ("hhgq", "hispanic", "votingage")): (
+    CENSUS.schema("persons", ("hhgq", "hispanic", "votingage")): (
         "hhinstlevels * hispanic",
         "detailed",
     ),
-    cef_schema("persons", ("sex", "hispanic")): ("total", "sex", "detailed"),
-    cef_schema("persons", ("hhgq",)): ("hhinstlevels", "detailed"),
+    CENSUS.schema("persons", ("sex", "hispanic")): ("total", "sex", "detailed"),
+    CENSUS.schema("persons", ("hhgq",)): ("hhinstlevels", "detailed"),
     UNITS: ("detailed",),
 }
 SCHEMAS = pytest.mark.parametrize("schema", ASKED, ids=lambda schema: "x".join(schema.attributes))

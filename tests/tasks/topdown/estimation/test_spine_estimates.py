@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from spineflow.tasks.census.cef_2020 import cef_schema
+from spineflow.tasks.census.cef_2020 import CENSUS
 from spineflow.tasks.census.queries import Schema, marginal_query
 from spineflow.tasks.products.product import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
@@ -26,8 +26,8 @@ from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.files import RunUniverse, read_shards
 
-SMALL = cef_schema("persons", ("hhgq", "votingage", "hispanic"))
-UNITS = cef_schema("units", ("occupancy",))
+SMALL = CENSUS.schema("persons", ("hhgq", "votingage", "hispanic"))
+UNITS = CENSUS.schema("units", ("occupancy",))
 NURSING = {"hhgq": (3,), "votingage": (0,)}
 GEOLEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")
 QUERIES = ("total", "hhinstlevels", "hhgq", "votingage * hispanic", "hispanic", "detailed")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
-from spineflow.tasks.census.cef_2020 import PERSONS, UNITS, cef_schema
+from spineflow.tasks.census.cef_2020 import CENSUS, PERSONS, UNITS
 from spineflow.tasks.census.census import preset_census
 from spineflow.tasks.census.microdata import count_microdata
 from spineflow.tasks.census.queries import Schema
@@ -143,7 +143,7 @@ def persons_of(attributes: tuple[str, ...]) -> Schema:
     """A schema of persons, with attributes of other universes, too."""
     if attributes == ("occupancy",):
         return Schema("persons", attributes, UNITS.levels_of)
-    return cef_schema("persons", attributes)
+    return CENSUS.schema("persons", attributes)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from spineflow.geography.levels import Geolevel, Spine
-from spineflow.tasks.census.cef_2020 import UNITS, cef_schema
+from spineflow.tasks.census.cef_2020 import CENSUS, UNITS
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.noise.distributions import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, noise_variance
 from spineflow.tasks.topdown.checks.accuracy.subjects import (
@@ -18,7 +18,7 @@ from spineflow.tasks.topdown.checks.accuracy.subjects import (
 from spineflow.tasks.topdown.checks.accuracy.theory import Prediction
 from spineflow.tasks.topdown.workload.budget import Budget
 
-PEOPLE = cef_schema("persons", ("hhgq", "votingage", "hispanic"))
+PEOPLE = CENSUS.schema("persons", ("hhgq", "votingage", "hispanic"))
 ASKED = {
     "total": Fraction(1, 4),
     "hhinstlevels": Fraction(1, 8),

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from spineflow.tasks.census.cef_2020 import PERSONS, UNITS, cef_schema
+from spineflow.tasks.census.cef_2020 import CENSUS, PERSONS, UNITS
 from spineflow.tasks.census.microdata import count_microdata
 from spineflow.tasks.topdown.release.tabulations.levels import (
     SUMMARY_LEVELS,
@@ -58,7 +58,7 @@ def test_text_and_parquet_hold_the_same(written, stem: str) -> None:
 
 
 def test_ages_tell_who_is_of_voting_age() -> None:
-    schema = cef_schema("persons", ("age", "cenrace"))
+    schema = CENSUS.schema("persons", ("age", "cenrace"))
     names = variables_of(schema)
     matrix = variable_matrix(schema)
     ages = schema.levels("age")
