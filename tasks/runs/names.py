@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 import unicodedata
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -122,3 +122,13 @@ def refuse_unknown(what: str, names: Iterable[str], known: Collection[str], kind
                 f"{what} {name!r}, which is no {kind}{did_you_mean(name, known)}; there are "
                 f"{', '.join(known)}"
             )
+
+
+def join_words(words: Sequence[str], link: str = "and") -> str:
+    """Words as a list, the last after a link.
+
+    >>> join_words(["0-4"]), join_words(["a", "b", "c"], "or")
+    ('0-4', 'a, b or c')
+    """
+    *others, last = words or [""]
+    return f"{', '.join(others)} {link} {last}" if others else last

@@ -3,7 +3,6 @@ checks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from ..dissemination.formats import write_csvw, write_geoparquet, write_sdmx
@@ -27,13 +26,14 @@ from .release.tabulations.levels import variable_labels
 from .release.tabulations.run import RunTables, keep_estimates, missing_margins, write_margins
 from .settings import TopdownSettings
 from .spine.build import write_universe_spine
-from .spine.files import BLOCKS, SHARDS, RunUniverse, shard_of, shards_by_geolevel
+from .spine.files import SHARDS, RunUniverse, shard_of, shards_by_geolevel
 
 
 @step("build spine", TopdownSettings, run_name="spine-{universe}")
 def build_spine(run: RunDirectory, settings: TopdownSettings, universe: str) -> Made:
     """Build a universe's spine from the public geography and the declared invariants."""
-    return _spine_once(run, settings, universe, write_universe_spine)
+    shards = spine_folder(run, universe) / SHARDS
+    return once(shards, write_universe_spine, run, settings, universe)
 
 
 @step("read geography", TopdownSettings, run_name="geography")
@@ -45,21 +45,8 @@ def read_geography_file(run: RunDirectory, settings: TopdownSettings) -> Made:
 @step("read geounits", TopdownSettings, run_name="geounits-{universe}")
 def read_geounits(run: RunDirectory, settings: TopdownSettings, universe: str) -> Made:
     """Derive a universe's spine from the geocodes and variances of its measurements."""
-    return _spine_once(run, settings, universe, write_measured_spine)
-
-
-def _spine_once(
-    run: RunDirectory,
-    settings: TopdownSettings,
-    universe: str,
-    write: Callable[[RunDirectory, TopdownSettings, str], None],
-) -> Made:
-    """The spine of a universe, made by `write` if missing."""
-    folder = spine_folder(run, universe)
-    is_there = (folder / SHARDS).exists()
-    if not is_there:
-        write(run, settings, universe)
-    return Made(folder / BLOCKS, reused=is_there)
+    shards = spine_folder(run, universe) / SHARDS
+    return once(shards, write_measured_spine, run, settings, universe)
 
 
 @step("read invariants", TopdownSettings, run_name="invariants")

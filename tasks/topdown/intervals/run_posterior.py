@@ -26,6 +26,7 @@ from ...answers.noisy import read_measurements
 from ...census.queries import Coarsening, MarginalQuery, Schema
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
+from ...runs.names import join_words
 from ...runs.objects import files_of, read_object, write_object
 from ..estimation.estimate import by_query
 from ..estimation.full_information import measured_algebra
@@ -309,7 +310,7 @@ levels) and education (9 levels) for each of 257 areas'
 
     def sentence(self, universe: str) -> str:
         """The size in words, without a capital and a stop."""
-        named = _join_words([f"{name} ({n:,} levels)" for name, n in self.told_apart.items()])
+        named = join_words([f"{name} ({n:,} levels)" for name, n in self.told_apart.items()])
         return (
             f"the estimates of {universe} would take {gigabytes(BYTES * self.numbers)}: "
             f"{self.matrices:,} matrices of {self.cells:,} by {self.cells:,} combinations"
@@ -326,7 +327,7 @@ levels) and education (9 levels) for each of 257 areas'
         """The change to make, without a capital and a stop."""
         if self.cells <= FEW_CELLS:
             return "take fewer areas together"
-        names = _join_words(list(self.told_apart))
+        names = join_words(list(self.told_apart))
         return (
             f"declare fewer levels of {names}, or leave out the structural zeros, bounds and "
             "queries of coarsenings that separate these levels: attributes that every query "
@@ -359,8 +360,3 @@ def refuse_large_posterior(universe: str, size: PosteriorSize) -> None:
             f"they are made, and this machine has {gigabytes(memory)}. Before the next run, "
             f"{size.remedy}; or take a machine with more memory."
         )
-
-
-def _join_words(words: list[str]) -> str:
-    *others, last = words or [""]
-    return f"{', '.join(others)} and {last}" if others else last

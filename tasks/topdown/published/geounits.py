@@ -22,7 +22,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ....geography.levels import Geolevel, Spine, encode_shares, shares_add_to_one
+from ....geography.levels import Geolevel, Spine, encode_shares
 from ...answers.noisy import DPQUERY_SUFFIX
 from ...census.queries import Schema, marginal_query, normalize_query_name
 from ...noise.distributions import Noise
@@ -368,9 +368,9 @@ def _refuse_unbalanced(
 
     A geolevel may be without measurements if all its geounits were bypassed.
     """
-    if shares_add_to_one(geolevels):
-        return
     wrong = unbalanced_blocks(geolevels)
+    if not wrong.size:
+        return
     empty = [level.name for level in levels if not folder.level(universe, level.name).measurements]
     lacking = f" (measurements are missing at {', '.join(empty)})" if empty else ""
     levels[-1].refuse(

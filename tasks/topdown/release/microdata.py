@@ -260,20 +260,30 @@ def write_microdata(
     if layout.further is not None and invariants is not None:
         further = dict(layout.further.values)
         parts, cells = _with_facilities(parts, invariants), np.append(cells, -1)
-    coded = {
-        column.name: _coded(column, schema, cells, further.get(column.name, column.constant or ""))
-        for column in declared
-        if column.attribute is not None or column.constant is not None
-    }
+    coded = _coded_columns(declared, schema, cells, further)
     stem = directory / f"mdf_{schema.universe}"
     return _write(parts, declared, coded, stem, n_before)
 
 
+def _coded_columns(
+    columns: Sequence[MicrodataColumn],
+    schema: Schema,
+    cells: np.ndarray,
+    otherwise: Mapping[str, str],
+) -> dict[str, pa.DictionaryArray]:
+    """The columns of attributes and of constants, in some cells (n,); where a cell is -1 they have
+    the codes `otherwise`, or their constants."""
+    return {
+        column.name: _coded(column, schema, cells, otherwise.get(column.name))
+        for column in columns
+        if column.attribute is not None or column.constant is not None
+    }
+
+
 def _coded(
-    column: MicrodataColumn, schema: Schema, cells: np.ndarray, otherwise: str
+    column: MicrodataColumn, schema: Schema, cells: np.ndarray, otherwise: str | None
 ) -> pa.DictionaryArray:
-    """A column of attributes or of a constant in some cells (n,), or `otherwise` for -1; its
-    dictionary has the codes that occur.
+    """A column of `_coded_columns`; its dictionary has the codes that occur.
 
     Raises ValueError for a code that is invalid in a row of text.
     """
@@ -281,7 +291,7 @@ def _coded(
     if column.attribute is not None:
         query = marginal_query(schema, column.attribute)
         codes, of_cell = list(codes_of(column, query.n_rows)), query.row_of_cell
-    codes.append(otherwise)
+    codes.append((column.constant or "") if otherwise is None else otherwise)
     if any(mark in code for code in codes for mark in f'{SEPARATOR}"\r\n'):
         raise ValueError(f"a code of {column.name} contains a separator, a quote or a line break")
     number, seen = pd.factorize(np.where(cells < 0, len(codes) - 1, of_cell[cells]))
@@ -436,14 +446,8 @@ def _write_described(universe: RunUniverse, declared: DescribedByDeclaration, he
     pairs = records.groupby(["cell", "described"])
     cell, described = np.array(list(pairs.groups), dtype=np.int64).reshape(-1, 2).T
     layout = layout_of(universe.name, universe.settings.compiled_census)
-    columns = {
-        column.name: _coded(column, schema, cell, "")
-        for column in layout.columns
-        if column.attribute is not None or column.constant is not None
-    }
-    for column in declared.columns:
-        otherwise = declared.otherwise[column.name]
-        columns[column.name] = _coded(column, later, described, otherwise)
+    columns = _coded_columns(layout.columns, schema, cell, {})
+    columns |= _coded_columns(declared.columns, later, described, declared.otherwise)
     paths = areas["block_geocode"].str.replace(".", "", regex=False)
     geocode = paths.str[-BLOCK_GEOCODE_DIGITS:].to_numpy(dtype=object)
     where = records["area"], pairs.ngroup()

@@ -125,19 +125,14 @@ def _pivot_levels(title: str, figures: Mapping[tuple[str, str], float]) -> Table
 
 def solves_table(run: RunDirectory) -> Table:
     """Outcomes of the least-squares and rounding problems, by geolevel, stage and solver."""
-    files = sorted((run.root / "solves").glob("*/*/*.parquet"))
-    names = {path.parts[-3]: spine_of(run, path.parts[-3]).level_names for path in files}
-    solves = pd.concat(
-        [
-            pq.ParquetFile(path)
-            .read()
-            .to_pandas()
-            .assign(universe=path.parts[-3], geolevel=names[path.parts[-3]][path.parts[-2]])
-            for path in files
-        ]
-    )
+    frames = []
+    for path in sorted((run.root / "solves").glob("*/*/*.parquet")):
+        universe, name = path.parts[-3:-1]
+        geolevel, own = spine_of(run, universe).level_names[name], pq.ParquetFile(path).read()
+        frames.append(own.to_pandas().assign(universe=universe, geolevel=geolevel))
     order = ["universe", "geolevel", "stage", "solver", "status"]
-    counted = solves.groupby(order, sort=False).agg(
+    by_outcome = pd.concat(frames).groupby(order, sort=False)
+    counted = by_outcome.agg(
         solves=("parent", "size"),
         relaxed=("relaxed", "sum"),
         iterations=("iterations", "max"),

@@ -32,7 +32,6 @@ from ....geography.variance import (
     summarise_spines,
     total_share,
 )
-from ...census.invariants import read_geography, read_invariants
 from ...census.queries import Schema, marginal_query
 from ...pages.document import NONE, Block, Document, Section, Table, document_of
 from ...runs.directory import RunDirectory
@@ -40,7 +39,7 @@ from ...runs.errors import InputRefused
 from ...runs.files import read_declared
 from ...runs.stamps import has_frames, read_frames, write_frames
 from ..intervals.areas import KnownBlocks, NamedAreas
-from ..paths import geography_file, invariants_file, spine_folder
+from ..paths import spine_folder
 from ..settings import TopdownSettings
 from ..spine.build import PublicTables, on_aian_spine, spines_of
 from ..spine.files import spine_of
@@ -63,10 +62,10 @@ def has_summary(run: RunDirectory, universe: str) -> bool:
 
 def write_summary(run: RunDirectory, settings: TopdownSettings, universe: str) -> None:
     """Store `summary_of` a universe, from the run's geography, declared invariants and spine."""
-    tables = read_geography(geography_file(run)), read_invariants(invariants_file(run))
-    spines = spines_of(settings).compared(universe, spine_of(run, universe), tables)
-    summary = summary_of(settings, universe, spines, tables)
-    write_frames(summary_folder(run, universe), summary)
+    made = spines_of(settings)
+    tables = made.read(run)
+    spines = made.compared(universe, spine_of(run, universe), tables)
+    write_frames(summary_folder(run, universe), summary_of(settings, universe, spines, tables))
 
 
 def summary_of(
@@ -92,11 +91,6 @@ def summary_of(
             is_part=bool(settings.compiled_census.universes[universe].counted.where),
         ),
     )
-
-
-def read_summary(run: RunDirectory, universe: str) -> SpineSummary:
-    """The summary stored by `write_summary`."""
-    return read_frames(summary_folder(run, universe), SpineSummary)
 
 
 def total_shares(budget: Budget, schema: Schema, *, is_part: bool) -> dict[str, float]:
@@ -252,7 +246,7 @@ STATISTICS = _WORDS["statistics"]
 def spine_facts(run: RunDirectory, settings: TopdownSettings, universe: str) -> dict[str, Any]:
     """Tables and words of the report's part on a universe's spine, by their names in its
     template."""
-    summary = read_summary(run, universe)
+    summary = read_frames(summary_folder(run, universe), SpineSummary)
     spine = settings.geography.spine
     census, made = settings.compiled_census, spines_of(settings)
     declared = census.universes[universe]

@@ -392,11 +392,6 @@ def shards_by_geolevel(run: RunDirectory, universe: str) -> dict[str, list[Shard
     return shards
 
 
-def n_geounits(shards: Sequence[Shard]) -> int:
-    """Number of a geolevel's geounits, given its shards."""
-    return max((shard.stop for shard in shards), default=0)
-
-
 def shard_of(run: RunDirectory, universe: str, geolevel: str, name: str) -> Shard:
     """The stored shard of this geolevel and name; StopIteration if it does not exist."""
     shards = shards_of(run, universe)

@@ -6,7 +6,7 @@ tables, with the cost of a change in each, and of everything that is stated with
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from fractions import Fraction
 
 from ...census.attribute_declarations import (
@@ -23,6 +23,7 @@ from ...census.influence import Norms, Reach
 from ...census.queries import TOTAL
 from ...ledger.accounting import compose
 from ...products.plan import ExactFact, Statement
+from ...runs.names import join_words
 from ..settings import TopdownSettings
 from .costs import guarantee_of
 
@@ -283,7 +284,7 @@ def _among(settings: TopdownSettings, universe: str | None, where: Where) -> str
         attribute: [_label(settings, universe, attribute, one) for one in levels]
         for attribute, levels in where.items()
     }
-    words = " and ".join(f"{name} {_join_alternatives(found)}" for name, found in labels.items())
+    words = " and ".join(f"{name} {join_words(found, 'or')}" for name, found in labels.items())
     return f" with {words}" if words else ""
 
 
@@ -293,16 +294,6 @@ def _label(
     if not isinstance(level, int) or universe is None:
         return str(level)
     return settings.schema_of(universe).grouping(attribute).levels[level]
-
-
-def _join_alternatives(words: Sequence[str]) -> str:
-    """Words as alternatives.
-
-    >>> _join_alternatives(["0-4"]), _join_alternatives(["a", "b", "c"])
-    ('0-4', 'a, b or c')
-    """
-    *others, last = words
-    return f"{', '.join(others)} or {last}" if others else last
 
 
 def protected_tables(settings: TopdownSettings, name: str) -> str:

@@ -21,7 +21,7 @@ from .....geography.hierarchy import group_equally
 from .....geography.levels import OF_THE_SPINE, Spine
 from ....census.cef_2020 import CENSUS
 from ....census.census import Census
-from ....census.declarations import GroupDeclaration, QuantityDeclaration
+from ....census.declarations import QuantityDeclaration
 from ....census.queries import TOTAL, Schema, has_attributes, incidence, label_parts, marginal_query
 from ...release.tabulations.levels import tabulated_entities
 
@@ -131,12 +131,17 @@ def quantities_of(
 
     For a census without declared ones, the total and the answers of `queries` that have few.
     """
-    return tuple(
-        Quantity(declared.name, _answers(declared, schema), declared.meaning)
-        for declared in census.declared.quantities or _query_quantities(schema, (TOTAL, *queries))
-        if declared.universe == schema.universe
-        and has_attributes(schema, (*declared.where, *declared.by))
-    )
+    found = []
+    for declared in census.declared.quantities or _query_quantities(schema, (TOTAL, *queries)):
+        own = declared.where
+        if declared.universe == schema.universe and has_attributes(schema, (*own, *declared.by)):
+            by = {
+                name: schema.spelt_out(name, own.get(name, schema.grouping(name).levels))
+                for name in declared.by
+            }
+            answers = tuple(_answers(schema, schema.positions(own), by, declared.label))
+            found.append(Quantity(declared.name, answers, declared.meaning))
+    return tuple(found)
 
 
 def redistricting_groups(schema: Schema, census: Census = CENSUS) -> dict[str, tuple[Answer, ...]]:
@@ -154,8 +159,11 @@ def redistricting_groups(schema: Schema, census: Census = CENSUS) -> dict[str, t
     found = {}
     for population, where in declared.populations.items():
         if has_attributes(schema, where):
-            chosen = schema.positions(where)
-            answers = (answer for group in groups for answer in _of_group(group, chosen, schema))
+            inside, answers = schema.positions(where), list[Answer]()
+            for group in groups:
+                own = _intersect_conditions(inside, schema.positions(group.where))
+                each = {group.each: schema.grouping(group.each).levels} if group.each else {}
+                answers += _answers(schema, own, each, group.label)
             found[population] = tuple(answers)
     return found
 
@@ -171,31 +179,15 @@ def _query_quantities(schema: Schema, queries: Sequence[str]) -> Iterator[Quanti
             )
 
 
-def _answers(declared: QuantityDeclaration, schema: Schema) -> tuple[Answer, ...]:
-    """The answers of a quantity: one, or one for each combination of levels."""
-    where = schema.positions(declared.where)
-    if not declared.by:
-        return (Answer(declared.label, where),)
-    axes = []
-    for name in declared.by:
-        wanted = schema.spelt_out(name, declared.where.get(name, schema.grouping(name).levels))
-        axes.append([(name, level) for level in wanted])
-    answers = []
-    for chosen in product(*axes):
-        of_levels = schema.positions({name: (level,) for name, level in chosen})
-        label = ", ".join(str(level) for _, level in chosen)
-        answers.append(Answer(label, _intersect_conditions(where, of_levels)))
-    return tuple(answers)
-
-
-def _of_group(group: GroupDeclaration, population: Where, schema: Schema) -> Iterator[Answer]:
-    where = _intersect_conditions(population, schema.positions(group.where))
-    if group.each is None:
-        yield Answer(group.label, where)
-        return
-    for level in schema.grouping(group.each).levels:
-        of_level = schema.positions({group.each: (level,)})
-        yield Answer(level, _intersect_conditions(where, of_level))
+def _answers(
+    schema: Schema, where: Where, by: Mapping[str, Sequence[str | int]], label: str
+) -> Iterator[Answer]:
+    """An answer for each combination of levels `by` attributes or coarsenings, named by them;
+    without any, one with the label."""
+    for chosen in product(*by.values()):
+        levels = {name: (level,) for name, level in zip(by, chosen, strict=True)}
+        own = _intersect_conditions(where, schema.positions(levels))
+        yield Answer(", ".join(map(str, chosen)) or label, own)
 
 
 def _intersect_conditions(first: Where, second: Where) -> Where:

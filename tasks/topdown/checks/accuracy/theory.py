@@ -223,9 +223,7 @@ class Prediction:
         structural zeros."""
         kinds, before = [], 0
         for level in self.spine.geolevels:
-            is_measured = np.array([share > 0 for share in level.plb_shares])
-            code = level.plb_share_code
-            kinds.append(np.where(is_measured[code], before + code, -1))
+            kinds.append(np.where(level.bypassed, -1, before + level.plb_share_code))
             before += len(level.plb_shares)
         return ClassedSpine.build(
             self.spine,

@@ -100,18 +100,13 @@ def entities_of(
     if names[-1] in OUTSIDE:
         is_outside = pc.equal(parts[names[-1]], OUTSIDE[names[-1]])
         geocode = pc.if_else(is_outside, pa.scalar(None, pa.string()), geocode)
-    encoded = geocode.dictionary_encode()
-    order = pc.sort_indices(encoded.dictionary)
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order.to_numpy()] = np.arange(len(order))
-    found = pc.fill_null(encoded.indices, -1).to_numpy().astype(np.int64)
-    entity = np.where(found < 0, -1, np.append(rank, -1)[found])
-    own_blocks = np.full(len(order), -1, dtype=np.int64)
-    inside = np.flatnonzero(entity >= 0)[::-1]
-    own_blocks[entity[inside]] = inside
-    first = pa.array(own_blocks)
+    known = pc.unique(geocode).drop_null()
+    known = known.take(pc.sort_indices(known))
+    entity = pc.fill_null(pc.index_in(geocode, known), -1).to_numpy().astype(np.int64)
+    numbers, first_blocks = np.unique(entity, return_index=True)
+    first = pa.array(first_blocks[numbers >= 0])
     of_entities = {name: parts[name].take(first) for name in names}
-    return Entities(level, geography, encoded.dictionary.take(order), of_entities, entity, first)
+    return Entities(level, geography, known, of_entities, entity, first)
 
 
 def tabulated_entities(
@@ -127,11 +122,8 @@ def tabulated_entities(
         entities there are.
     """
     if census.declared.summary_levels:
-        found = {
-            level.name: entities_of(geography, level).block_entity.astype(np.int32)
-            for level in SUMMARY_LEVELS.values()
-        }
-        return {name: (entity, int(entity.max(initial=-1)) + 1) for name, entity in found.items()}
+        found = (entities_of(geography, level) for level in SUMMARY_LEVELS.values())
+        return {own.level.name: (own.block_entity.astype(np.int32), len(own)) for own in found}
     columns = [level for table in census.declared.tables for level in table.levels]
     named = [name for name in (*census.geolevels, *columns) if name in geography.columns]
     of_levels = {
@@ -235,20 +227,14 @@ def tables_of(schema: Schema) -> tuple[str, ...]:
     return tuple(table.name for table in _tables(schema))
 
 
-@lru_cache(maxsize=4)
 def variables_of(schema: Schema) -> tuple[str, ...]:
     """Names of all variables that can be counted from a schema, in the order of the tables."""
-    return tuple(variable_labels([schema]))
+    return tuple(_variables(schema))
 
 
 def variable_labels(schemas: Iterable[Schema]) -> dict[str, str]:
     """Description of every variable of universes, by its name."""
-    return {
-        variable_name(table.name, number): label
-        for schema in schemas
-        for table in _tables(schema)
-        for number, (label, _) in enumerate(table_variables(table, schema), start=1)
-    }
+    return {name: label for own in schemas for name, (label, _) in _variables(own).items()}
 
 
 @lru_cache(maxsize=4)
@@ -258,9 +244,19 @@ def variable_matrix(schema: Schema) -> np.ndarray:
     `histograms @ variable_matrix(schema)` has a row for each histogram and a column for each of
     `variables_of(schema)`.
     """
-    masks = [mask for table in _tables(schema) for _, mask in table_variables(table, schema)]
+    masks = [mask for _, mask in _variables(schema).values()]
     matrix = np.array(masks, dtype=np.int64).reshape(-1, schema.n_cells).T
     return np.ascontiguousarray(matrix)
+
+
+@lru_cache(maxsize=4)
+def _variables(schema: Schema) -> dict[str, tuple[str, np.ndarray]]:
+    """By name, the description and the mask `(n_cells,)` of the cells of every variable."""
+    return {
+        variable_name(table.name, number): variable
+        for table in _tables(schema)
+        for number, variable in enumerate(table_variables(table, schema), start=1)
+    }
 
 
 def _tables(schema: Schema) -> list[TableDeclaration]:

@@ -17,7 +17,6 @@ report says how often: a release is whole, not negative and consistent, and ther
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -54,10 +53,10 @@ from .tables import (
     LABELLED,
     TABLES,
     LevelTable,
-    States,
     TableAnswers,
     entity_columns,
     state_tabulations,
+    states_of,
     table_files,
     text_form,
     write_declared_table,
@@ -191,9 +190,9 @@ class RunTables:
             self.declared = {table.name: table for table in census.declared.tables}
 
     @cached_property
-    def states(self) -> States:
-        """The states of the run's geography."""
-        return States.read(self.run)
+    def states(self) -> list[str]:
+        """FIPS codes of the states of the run's geography, ascending."""
+        return states_of(self.run)
 
     @property
     def n_pieces(self) -> int:
@@ -213,7 +212,7 @@ class RunTables:
         """Paths of the tables in the order in which they are written; empty without tables."""
         if not self.universes:
             return table_files(self.folder, self.declared)
-        return [*table_files(self.folder, _STEMS), *self._legacy_files(self.states.fips)]
+        return [*table_files(self.folder, _STEMS), *self._legacy_files(self.states)]
 
     def write(self) -> list[Path]:
         """Write the tables from the estimates, using the pieces that exist; returns the files."""
@@ -223,7 +222,7 @@ class RunTables:
             for stem in _STEMS:
                 concatenate_rows(self.folder / TABLES / stem, [one / stem for one in folders])
         elif self.universes:
-            self._write(self.folder, self.states.fips)
+            self._write(self.folder, self.states)
         elif self.declared:
             areas = read_geography(geography_file(self.run))
             for table in self.declared.values():
@@ -236,7 +235,7 @@ class RunTables:
         returns the folder of the tables."""
         folder = self.run.piece(TABLES, number, of)
         spine = spine_of(self.run, self.universes[0])
-        states = states_of_subspine(spine, number, self.states.fips)
+        states = states_of_subspine(spine, number, self.states)
         files = [*table_files(folder, _STEMS), *self._legacy_files(states)]
         if not all(path.exists() for path in files):
             self._write(folder, states)
@@ -247,8 +246,7 @@ class RunTables:
         run, settings = self.run, self.settings
 
         def tabulations() -> Iterator[list[LevelTable]]:
-            chosen = replace(self.states, fips=tuple(states))
-            parts = state_tabulations(run, settings, self.universes, chosen)
+            parts = state_tabulations(run, settings, self.universes, states)
             for fips, tables in zip(states, parts, strict=True):
                 if has_legacy(settings):
                     write_state(tables, self._legacy_files([fips]))
@@ -260,7 +258,7 @@ class RunTables:
         """The P.L. 94-171 files of some states, if there are any."""
         if not has_legacy(self.settings):
             return []
-        files = legacy_files(self.folder, self.states.fips)
+        files = legacy_files(self.folder, self.states)
         return [path for fips in states for path in files[fips]]
 
     def write_margins(self, stems: Sequence[str], found: Mapping[str, RunPosterior]) -> None:

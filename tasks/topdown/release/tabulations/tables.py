@@ -100,12 +100,9 @@ def write_declared_table(
 
 def of_occupied(counts: sparse.csr_array) -> tuple[np.ndarray, sparse.csr_array]:
     """The cells (n,) that have counts anywhere, and the counts of these alone, (areas, n)."""
-    place = np.zeros(counts.shape[1], dtype=np.int64)
-    place[counts.indices] = 1
-    cells = np.flatnonzero(place)
-    place[cells] = np.arange(cells.size)
+    cells, place = np.unique(counts.indices, return_inverse=True)
     shape = counts.shape[0], cells.size
-    return cells, sparse.csr_array((counts.data, place[counts.indices], counts.indptr), shape)
+    return cells, sparse.csr_array((counts.data, place.reshape(-1), counts.indptr), shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,27 +311,22 @@ _STATE = (0, CENSUS.declared.code_parts["STATE"].digits[1])  # type: ignore[inde
 """Digits of a block's geocode for its state."""
 
 
-@dataclass(frozen=True)
-class States:
-    """The states of a run's geography: FIPS codes ascending."""
+def states_of(run: RunDirectory) -> list[str]:
+    """FIPS codes of the states of the geography that an ingest wrote, ascending."""
+    return sorted(pc.unique(pc.utf8_slice_codeunits(_block_geocodes(run), *_STATE)).to_pylist())
 
-    fips: tuple[str, ...]
-    tells_block_group: bool
-    """See `needs_block_groups`."""
 
-    @classmethod
-    def read(cls, run: RunDirectory) -> States:
-        """The states from the geography that an ingest wrote."""
-        codes = pq.read_table(geography_file(run), columns=["block_geocode"])["block_geocode"]
-        fips = pc.unique(pc.utf8_slice_codeunits(codes, *_STATE)).to_pylist()
-        return cls(tuple(sorted(fips)), needs_block_groups(codes))
+def _block_geocodes(run: RunDirectory) -> pa.ChunkedArray:
+    return pq.read_table(geography_file(run), columns=["block_geocode"])["block_geocode"]
 
 
 def state_tabulations(
-    run: RunDirectory, settings: TopdownSettings, universes: Sequence[str], states: States
+    run: RunDirectory, settings: TopdownSettings, universes: Sequence[str], states: Sequence[str]
 ) -> Iterator[list[LevelTable]]:
-    """The tables of each of some states, in turn; every block of the geography is tabulated."""
-    for fips in states.fips:
+    """The tables of each of some states, by their FIPS codes, in turn; every block of the geography
+    is tabulated."""
+    tells_block_group = needs_block_groups(_block_geocodes(run))
+    for fips in states:
         geography = read_codes(geography_file(run), fips, f"{fips}:")  # A colon follows digits.
         blocks = pd.Index(geography["block_geocode"])
         counted = {}
@@ -354,4 +346,4 @@ def state_tabulations(
             )
             where, shape = (row[found.row], own_cell[found.col]), (len(blocks), schema.n_cells)
             counted[schema] = sparse.csr_array(sparse.coo_array((found.data, where), shape))
-        yield tabulate(geography, counted, states.tells_block_group)
+        yield tabulate(geography, counted, tells_block_group)
