@@ -28,28 +28,21 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ...geography.texts import TextIndex
-from ..runs.stamps import INTEGER_LIST, write_parquet_once
+from ..runs.stamps import INTEGER_LIST, schema_without_nulls, write_parquet_once
 
 SIGNS = ("=", "<=", ">=")
 
 DPQUERY_SUFFIX = "_dpq"
 
-DPQUERIES_SCHEMA = pa.schema(
-    [
-        pa.field("geocode", pa.string(), nullable=False),
-        pa.field("query_name", pa.string(), nullable=False),
-        pa.field("value", INTEGER_LIST, nullable=False),
-        pa.field("variance", pa.float64(), nullable=False),
-        pa.field("plb", pa.string(), nullable=False),
-    ]
+DPQUERIES_SCHEMA = schema_without_nulls(
+    geocode=pa.string(),
+    query_name=pa.string(),
+    value=INTEGER_LIST,
+    variance=pa.float64(),
+    plb=pa.string(),
 )
-_CONSTRAINTS_SCHEMA = pa.schema(
-    [
-        pa.field("geocode", pa.string(), nullable=False),
-        pa.field("query_name", pa.string(), nullable=False),
-        pa.field("sign", pa.string(), nullable=False),
-        pa.field("value", INTEGER_LIST, nullable=False),
-    ]
+_CONSTRAINTS_SCHEMA = schema_without_nulls(
+    geocode=pa.string(), query_name=pa.string(), sign=pa.string(), value=INTEGER_LIST
 )
 
 

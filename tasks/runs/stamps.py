@@ -43,6 +43,11 @@ Frames = TypeVar("Frames")
 """A data class whose fields are frames."""
 
 
+def schema_without_nulls(**kinds: pa.DataType) -> pa.Schema:
+    """The schema of columns without nulls, by their types."""
+    return pa.schema([pa.field(name, kind, nullable=False) for name, kind in kinds.items()])
+
+
 def stamp_at(path: Path) -> dict[str, str]:
     """Metadata of the Parquet file at a path: a stamp if it is in the directory of a run that is
     not private."""
@@ -296,9 +301,7 @@ def _concatenate_parquet(path: Path, parts: Sequence[Path]) -> None:
     """Write the rows of all parts, a row group in memory at a time."""
     schema = pq.read_schema(parts[0])
     keeps_types = _ARROW_SCHEMA in (pq.read_metadata(parts[0]).metadata or {})
-    with pq.ParquetWriter(path, schema, store_schema=keeps_types, **_options(parts)) as sink:
-        if schema.metadata and not keeps_types:
-            sink.add_key_value_metadata(schema.metadata)
+    with parquet_rows(path, schema, keeps_types, **_options(parts)) as sink:
         rows = GroupedRows(sink.write_table)
         for part in map(pq.ParquetFile, parts):
             for number in range(part.num_row_groups):
