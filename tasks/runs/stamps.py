@@ -301,7 +301,9 @@ def _concatenate_parquet(path: Path, parts: Sequence[Path]) -> None:
     """Write the rows of all parts, a row group in memory at a time."""
     schema = pq.read_schema(parts[0])
     keeps_types = _ARROW_SCHEMA in (pq.read_metadata(parts[0]).metadata or {})
-    with parquet_rows(path, schema, keeps_types, **_options(parts)) as sink:
+    with pq.ParquetWriter(path, schema, store_schema=keeps_types, **_options(parts)) as sink:
+        if schema.metadata and not keeps_types:
+            sink.add_key_value_metadata(schema.metadata)
         rows = GroupedRows(sink.write_table)
         for part in map(pq.ParquetFile, parts):
             for number in range(part.num_row_groups):
