@@ -28,24 +28,21 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ...geography.texts import TextIndex
-from ..runs.stamps import INTEGER_LIST, write_parquet_once
+from ..runs.stamps import INTEGER_LIST, schema_without_nulls, write_parquet_once
 
 SIGNS = ("=", "<=", ">=")
 
 DPQUERY_SUFFIX = "_dpq"
 
-
-def _without_nulls(**kinds: pa.DataType) -> pa.Schema:
-    """The schema of columns of these types, none of which has nulls."""
-    return pa.schema([pa.field(name, kind, nullable=False) for name, kind in kinds.items()])
-
-
-_TEXT = pa.string()
-DPQUERIES_SCHEMA = _without_nulls(
-    geocode=_TEXT, query_name=_TEXT, value=INTEGER_LIST, variance=pa.float64(), plb=_TEXT
+DPQUERIES_SCHEMA = schema_without_nulls(
+    geocode=pa.string(),
+    query_name=pa.string(),
+    value=INTEGER_LIST,
+    variance=pa.float64(),
+    plb=pa.string(),
 )
-_CONSTRAINTS_SCHEMA = _without_nulls(
-    geocode=_TEXT, query_name=_TEXT, sign=_TEXT, value=INTEGER_LIST
+_CONSTRAINTS_SCHEMA = schema_without_nulls(
+    geocode=pa.string(), query_name=pa.string(), sign=pa.string(), value=INTEGER_LIST
 )
 
 

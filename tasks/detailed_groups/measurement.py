@@ -35,7 +35,7 @@ from ..noise.distributions import NoiseDraws
 from ..products.measurement import with_noise
 from ..products.plan import Plan
 from ..runs.directory import RunDirectory
-from ..runs.stamps import INTEGER_LIST
+from ..runs.stamps import INTEGER_LIST, schema_without_nulls
 from .ingest.counts import GroupCounts, read_counts
 from .ingest.ingest import (
     Settings,
@@ -158,11 +158,7 @@ def true_counts(
 ROWS_PER_ROW_GROUP = 1 << 18
 
 
-def _schema(**kinds: pa.DataType) -> pa.Schema:
-    return pa.schema([pa.field(name, kind, nullable=False) for name, kind in kinds.items()])
-
-
-MEASURED_SCHEMA = _schema(
+MEASURED_SCHEMA = schema_without_nulls(
     **dict.fromkeys(KEY, pa.string()),
     table=pa.int8(),
     total_only=pa.bool_(),
@@ -170,7 +166,7 @@ MEASURED_SCHEMA = _schema(
     variance=pa.float64(),
     plb=pa.string(),
 )
-STAGE_1_SCHEMA = _schema(
+STAGE_1_SCHEMA = schema_without_nulls(
     **dict.fromkeys(KEY[1:], pa.string()),
     value=pa.int64(),
     variance=pa.float64(),

@@ -248,7 +248,7 @@ def loss_for_margin(
 
     >>> from spineflow.tasks.noise.distributions import DISCRETE_GAUSSIAN
     >>> loss_for_margin(Noise(DISCRETE_GAUSSIAN, Fraction(625)), Fraction(1), 49)
-    Fraction(49, 50)
+    Fraction(4899, 5000)
     """
     if target < 0:
         raise ValueError("a margin of error cannot be negative")

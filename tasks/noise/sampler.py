@@ -58,8 +58,10 @@ from .distributions import (
     DISCRETE_GAUSSIAN,
     DISCRETE_LAPLACE,
     IntegerDistribution,
+    Noise,
     RandomSource,
     continue_inversion,
+    distribution_of,
     random_half_words,
     random_integer,
     random_words,
@@ -450,9 +452,8 @@ def _attempt_all(
     return n_filled, n_pending
 
 
-LARGEST_TABLE_SIGMA_SQUARED = 1 << 20
-LARGEST_TABLE_SCALE = 1 << 8
-"""Parameters up to which all thresholds are tabulated; beyond, rejection is faster."""
+LARGEST_TABLES = {DISCRETE_GAUSSIAN: 1 << 20, DISCRETE_LAPLACE: 1 << 8}
+"""Largest sigma^2 or scale for which all thresholds are tabulated; beyond, rejection is faster."""
 
 
 def draw_noise(mechanism: str, parameter: Fraction, size: int, source: RandomSource) -> np.ndarray:
@@ -472,17 +473,13 @@ def draw_noise(mechanism: str, parameter: Fraction, size: int, source: RandomSou
 
 @lru_cache(maxsize=256)
 def _sampler(mechanism: str, parameter: Fraction) -> InversionTable | CoarseFineSampler:
-    if mechanism == DISCRETE_GAUSSIAN:
-        distribution = IntegerDistribution(1 / (2 * parameter), 2)
-        if parameter <= LARGEST_TABLE_SIGMA_SQUARED:
-            return build_table(distribution)
-        return build_coarse_fine(distribution, parameter)
-    if mechanism != DISCRETE_LAPLACE:
+    if mechanism not in LARGEST_TABLES:
         raise ValueError(f"there is no mechanism {mechanism!r}")
-    distribution = IntegerDistribution(1 / parameter, 1)
-    if parameter <= LARGEST_TABLE_SCALE:
+    distribution = distribution_of(Noise(mechanism, parameter))
+    if parameter <= LARGEST_TABLES[mechanism]:
         return build_table(distribution)
-    return build_coarse_fine(distribution, parameter**2)
+    is_scale = mechanism == DISCRETE_LAPLACE
+    return build_coarse_fine(distribution, parameter**2 if is_scale else parameter)
 
 
 def _positive(parameter: Fraction) -> Fraction:

@@ -100,7 +100,10 @@ def mend(run: RunDirectory) -> list[str]:
         (run.root / CHARGED).unlink(missing_ok=True)
         sentences.append(f"{Damage(CHARGED, is_missing=False)}, and is removed")
     refuse_altered(run)
-    found = [damage for damage in find_damage(run, recorded) if not _is_left_to_ledger(run, damage)]
+    found = find_damage(run, recorded)
+    if manifest["privacy"] != NOT_PRIVATE:
+        # The step that looks for missing noise asks the ledger whether it was published.
+        found = [damage for damage in found if not (damage.is_missing and _is_noise(damage))]
     for damage in found:
         if not _can_be_made_again(run, damage):
             _refuse(run, damage, manifest)
@@ -149,12 +152,6 @@ def _files(run: RunDirectory) -> Iterator[str]:
 def _is_noise(damage: Damage) -> bool:
     """Whether a file has noisy measurements; the constraints with them are exact."""
     return damage.within[0] == MEASUREMENTS and "constraints" not in damage.within
-
-
-def _is_left_to_ledger(run: RunDirectory, damage: Damage) -> bool:
-    """Whether the step that looks for a file asks the ledger whether it was published."""
-    is_private = run.read_manifest()["privacy"] != NOT_PRIVATE
-    return is_private and damage.is_missing and _is_noise(damage)
 
 
 def _can_be_made_again(run: RunDirectory, damage: Damage) -> bool:

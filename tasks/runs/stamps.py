@@ -43,6 +43,11 @@ Frames = TypeVar("Frames")
 """A data class whose fields are frames."""
 
 
+def schema_without_nulls(**kinds: pa.DataType) -> pa.Schema:
+    """The schema of columns without nulls, by their types."""
+    return pa.schema([pa.field(name, kind, nullable=False) for name, kind in kinds.items()])
+
+
 def stamp_at(path: Path) -> dict[str, str]:
     """Metadata of the Parquet file at a path: a stamp if it is in the directory of a run that is
     not private."""

@@ -42,16 +42,14 @@ def release_settings(run: RunDirectory, settings: TuneSettings, found: Sequence[
     """
     columns = ["variant", "total", "criterion", "standard_error"]
     variants = [(own.variant, float(own.total), own.mean, own.standard_error) for own in found]
-    errors = _errors_of_all(run, settings, found)
-    for name, own in errors.items():
-        own.insert(0, "variant", name)
+    errors = pd.concat(_errors_of_all(run, settings, found), names=["variant"])
     best = settings_of(settings, found[0].variant, found[0].losses)
     text = HEADER.format(criterion=settings.criterion.in_words) + dump_settings(best)
     run.unchecked_release.mkdir(exist_ok=True)
     for name, content in (
         (SETTINGS, text),
         (VARIANTS, pd.DataFrame(variants, columns=columns).to_csv(index=False)),
-        (ERRORS, pd.concat(errors.values()).to_csv(index=False)),
+        (ERRORS, errors.reset_index("variant").to_csv(index=False)),
     ):
         write_text(run.unchecked_release / name, content)
     publish_release(run)
