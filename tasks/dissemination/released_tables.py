@@ -126,6 +126,7 @@ class LevelCounts:
 def counts_by_level(table: ReleasedTable, labels: Mapping[str, str]) -> Iterator[LevelCounts]:
     """The levels of a released table, with `labels` of its variables by name."""
     rows, name = table.with_margins(), table.path.stem
+    variables = [f"{own} {labels.get(own, '')}".strip() for own in table.counts]
     groups: Iterable[tuple[Any, pd.DataFrame]] = [(name.replace("_", " "), rows)]
     if not table.has_variables:
         keys = [own for own in table.dimensions if own not in ("level", "code")]
@@ -134,7 +135,6 @@ def counts_by_level(table: ReleasedTable, labels: Mapping[str, str]) -> Iterator
     columns = {"count": list(table.counts)} | {end: table.ends(end) for end in ("lower", "upper")}
     for level, own in groups:
         areas = own.drop_duplicates("code")
-        variables = [f"{one} {labels.get(one, '')}".strip() for one in table.counts]
         yield LevelCounts(
             SUMMARY_LEVELS if table.has_variables else name,
             str(level),
