@@ -243,11 +243,13 @@ def opened_text(
 ) -> Iterator[Iterator[pa.RecordBatch]]:
     """Columns of a text, in batches; fields may have quotes, and then line feeds, and nulls as
     empty fields without, or have none of these. `header` has the names of all columns of a text
-    that does not begin with them."""
+    that begins with neither these nor a stamp."""
     with pacsv.open_csv(
         path,
         read_options=pacsv.ReadOptions(
-            skip_rows=int(is_stamped(path)), block_size=BLOCK_OF_TEXT, column_names=list(header)
+            skip_rows=int(not header and is_stamped(path)),
+            block_size=BLOCK_OF_TEXT,
+            column_names=list(header),
         ),
         parse_options=pacsv.ParseOptions(
             delimiter=delimiter,
