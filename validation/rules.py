@@ -154,21 +154,18 @@ class RuleFile:
 
 def _condition(declared: Mapping[str, Any], words: Mapping[str, Any]) -> dict[str, Any]:
     """The condition on the evidence of a rule, as `Rule` takes it."""
+
+    def word(value: Any) -> Any:
+        return words[value] if isinstance(value, str) else value
+
     if "pattern" in declared:
         return {"pattern": declared["pattern"].format(**words)}
     if "at_least" in declared or "at_most" in declared:
-        low, high = declared.get("at_least"), declared.get("at_most")
-        return {
-            "between": tuple(words[end] if isinstance(end, str) else end for end in (low, high))
-        }
-    allowed: tuple[Value, ...] = (False,)
+        return {"between": tuple(word(declared.get(end)) for end in ("at_least", "at_most"))}
     if "numbers" in declared:
         first, last = declared["numbers"]
-        allowed = tuple(str(number) for number in range(first, last + 1))
-    elif "allowed" in declared:
-        named = declared["allowed"]
-        allowed = tuple(words[named] if isinstance(named, str) else named)
-    return {"allowed": allowed}
+        return {"allowed": tuple(map(str, range(first, last + 1)))}
+    return {"allowed": tuple(word(declared.get("allowed", (False,))))}
 
 
 _ASKS_RULES_ALONE: ContextVar[bool] = ContextVar("_ASKS_RULES_ALONE", default=False)

@@ -180,7 +180,12 @@ def check_text(
     # Texts as the file has them, each distinct one once, take half of the time.
     with (
         pq.ParquetFile(parquet, read_dictionary=types.names) as file,
-        opened_text(text, types, has_quotes=has_quotes, delimiter=delimiter) as lines,
+        opened_text(
+            text,
+            {field.name: field.type for field in types},
+            has_quotes=has_quotes,
+            delimiter=delimiter,
+        ) as lines,
     ):
         for one, other in pairs_of_rows(file.iter_batches(batch_size=rows_per_batch), lines):
             if one is None:
@@ -230,16 +235,22 @@ def refuse_other_header(path: Path, columns: Sequence[str], delimiter: str = "|"
 @contextmanager
 def opened_text(
     path: Path,
-    types: pa.Schema | Mapping[str, pa.DataType],
+    types: Mapping[str, pa.DataType],
     *,
     has_quotes: bool = False,
     delimiter: str = "|",
+    header: Sequence[str] = (),
 ) -> Iterator[Iterator[pa.RecordBatch]]:
-    """The rows of a text, in batches; fields may have quotes, and then line feeds, and nulls as
-    empty fields without, or have none of these."""
+    """Columns of a text, in batches; fields may have quotes, and then line feeds, and nulls as
+    empty fields without, or have none of these. `header` has the names of all columns of a text
+    that begins with neither these nor a stamp."""
     with pacsv.open_csv(
         path,
-        read_options=pacsv.ReadOptions(skip_rows=int(is_stamped(path)), block_size=BLOCK_OF_TEXT),
+        read_options=pacsv.ReadOptions(
+            skip_rows=int(not header and is_stamped(path)),
+            block_size=BLOCK_OF_TEXT,
+            column_names=list(header),
+        ),
         parse_options=pacsv.ParseOptions(
             delimiter=delimiter,
             quote_char='"' if has_quotes else False,
@@ -247,6 +258,7 @@ def opened_text(
         ),
         convert_options=pacsv.ConvertOptions(
             column_types=types,
+            include_columns=list(types),
             null_values=[""] if has_quotes else [],
             strings_can_be_null=has_quotes,
             quoted_strings_can_be_null=False,
@@ -270,9 +282,7 @@ def read_batches(
     """
     for path in sorted(folder.glob("*.parquet")):
         with open_parquet(path, columns, as_dictionary) as file:
-            groups = list(range(file.num_row_groups))
-            if may_hold is not None:
-                groups = row_groups_with(file, "geocode", may_hold)
+            groups = None if may_hold is None else row_groups_with(file, "geocode", may_hold)
             for batch in file.iter_batches(
                 batch_size=rows_per_batch,
                 row_groups=groups,

@@ -55,11 +55,11 @@ def write_explorer(
     if not tables:
         raise InputRefused(f"{release} has no tables of areas, which a page could show.")
     found = [level for table in tables for level in counts_by_level(table, labels or {})]
-    found.sort(key=lambda level: len(level.counts))
+    found.sort(key=lambda level: level.figures["count"].size)
     kept = [level for level in found if len(level.codes) <= MOST_AREAS]
     drawn = {} if geometry is None else _boundaries(geometry, kept)
     while True:
-        content = {"levels": [vars(level) for level in kept], "boundaries": drawn}
+        content = {"levels": list(map(_content, kept)), "boundaries": drawn}
         page = render_page(
             "dissemination/templates/explorer.html.j2",
             title=title,
@@ -75,6 +75,15 @@ def write_explorer(
             break
         kept.pop()
     write_text(path, page)
+
+
+def _content(level: LevelCounts) -> dict[str, Any]:
+    """A level as the page's script reads it."""
+    names = ("table", "level", "codes", "names", "variables")
+    figures = {"counts": "count", "lower": "lower", "upper": "upper"}
+    return {name: getattr(level, name) for name in names} | {
+        name: level.listed(figure) for name, figure in figures.items()
+    }
 
 
 def _vega() -> str:

@@ -176,15 +176,10 @@ def table_of(counts: LevelCounts, layer: Shapes) -> pa.Table:
         "code": pa.array(counts.codes, pa.string()),
         "name": pa.array(counts.names, pa.string()),
     }
-    n = len(counts.variables)
     for number, variable in enumerate(counts.variables):
-        for name, values in (
-            (variable, counts.counts),
-            (f"{variable}, lower", counts.lower),
-            (f"{variable}, upper", counts.upper),
-        ):
-            if values:
-                columns[name] = pa.array(values[number::n], pa.int64())
+        for figure, values in counts.figures.items():
+            name = variable if figure == "count" else f"{variable}, {figure}"
+            columns[name] = pa.array(values[:, number], pa.int64(), from_pandas=True)
     columns[GEOMETRY] = pa.array(
         [to_wkb(shapes[code]) if code in shapes else None for code in counts.codes], pa.binary()
     )

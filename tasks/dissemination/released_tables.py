@@ -8,10 +8,12 @@ level has a smallest count from which counts are reliable.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -71,12 +73,18 @@ class ReleasedTable:
         yield from zip(*(file.iter_batches(ROWS_PER_BATCH) for file in files), strict=True)
 
     def with_margins(self) -> pd.DataFrame:
-        """All rows, with the columns of their margins, if any."""
-        rows = pq.read_table(self.path).to_pandas()
+        """All rows: dimensions, names of areas and counts, with the ends of margins, if any."""
+        rows = _read_columns(self.path, {*self.dimensions, "NAME", "name", *self.counts})
         if self.margins.exists():
-            bounds = pq.read_table(self.margins).to_pandas()
-            rows = rows.join(bounds[[name for name in bounds if name not in rows]])
+            ends = {*self.ends("lower"), *self.ends("upper")}
+            rows = rows.join(_read_columns(self.margins, ends))
         return rows.rename(columns=AREA_COLUMNS)
+
+
+def _read_columns(path: Path, names: set[str]) -> pd.DataFrame:
+    """Those of these columns that a file has."""
+    there = [name for name in pq.read_schema(path).names if name in names]
+    return pq.read_table(path, columns=there).to_pandas()
 
 
 def released_tables(release: Path) -> list[ReleasedTable]:
@@ -94,12 +102,12 @@ def released_tables(release: Path) -> list[ReleasedTable]:
     return found
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LevelCounts:
     """The areas of one level of a table, with their counts.
 
-    codes, names : of the areas. variables : labels of the counts. counts, lower, upper : by area,
-    then by variable; None for a missing value.
+    codes, names : of the areas. variables : labels of the counts. figures : `count`, and with
+    margins `lower` and `upper`, shape (n_areas, n_variables) each; NaN for a missing value.
     """
 
     table: str
@@ -107,25 +115,38 @@ class LevelCounts:
     codes: tuple[str, ...]
     names: tuple[str, ...]
     variables: tuple[str, ...]
-    counts: tuple[int | None, ...]
-    lower: tuple[int | None, ...]
-    upper: tuple[int | None, ...]
+    figures: Mapping[str, np.ndarray]
+
+    def listed(self, figure: str) -> list[int | None]:
+        """A figure by area, then by variable; None for a missing value, nothing without margins."""
+        values = self.figures.get(figure, np.zeros(0)).ravel().tolist()
+        return [None if math.isnan(value) else int(value) for value in values]
 
 
-def counts_by_level(table: ReleasedTable, labels: Mapping[str, str]) -> list[LevelCounts]:
+def counts_by_level(table: ReleasedTable, labels: Mapping[str, str]) -> Iterator[LevelCounts]:
     """The levels of a released table, with `labels` of its variables by name."""
-    rows = table.with_margins()
-    if table.has_variables:
-        variables = [f"{name} {labels.get(name, '')}".strip() for name in table.counts]
-        level = table.path.stem.replace("_", " ")
-        return [_level(table, SUMMARY_LEVELS, level, rows, variables)]
-    keys = [name for name in table.dimensions if name not in ("level", "code")]
-    rows["variable"] = rows[keys].astype(str).agg(", ".join, axis=1) if keys else "all"
-    found = []
-    for level, own in rows.groupby("level", sort=False):
-        variables = own["variable"].unique()
-        found.append(_level(table, table.path.stem, str(level), own, variables))
-    return found
+    rows, name = table.with_margins(), table.path.stem
+    variables = [f"{own} {labels.get(own, '')}".strip() for own in table.counts]
+    groups: Iterable[tuple[Any, pd.DataFrame]] = [(name.replace("_", " "), rows)]
+    if not table.has_variables:
+        keys = [own for own in table.dimensions if own not in ("level", "code")]
+        rows["variable"] = rows[keys].astype(str).agg(", ".join, axis=1) if keys else "all"
+        groups = rows.groupby("level", sort=False)
+    columns = {"count": list(table.counts)} | {end: table.ends(end) for end in ("lower", "upper")}
+    for level, own in groups:
+        areas = own.drop_duplicates("code")
+        yield LevelCounts(
+            SUMMARY_LEVELS if table.has_variables else name,
+            str(level),
+            tuple(areas["code"].astype(str)),
+            tuple(areas["name" if "name" in areas else "code"].astype(str)),
+            tuple(variables if table.has_variables else own["variable"].unique()),
+            {
+                figure: own[names].to_numpy(float, na_value=np.nan).reshape(len(areas), -1)
+                for figure, names in columns.items()
+                if {*names} <= {*own}
+            },
+        )
 
 
 def codes_by_level(levels: Iterable[LevelCounts]) -> dict[str, set[str]]:
@@ -134,30 +155,6 @@ def codes_by_level(levels: Iterable[LevelCounts]) -> dict[str, set[str]]:
     for own in levels:
         found.setdefault(own.level, set()).update(own.codes)
     return found
-
-
-def _level(
-    table: ReleasedTable, name: str, level: str, rows: pd.DataFrame, variables: Iterable[str]
-) -> LevelCounts:
-    areas = rows.drop_duplicates("code")
-    names = areas["name"] if "name" in areas else areas["code"]
-
-    def flat(columns: Sequence[str]) -> tuple[int | None, ...]:
-        if not set(columns) <= set(rows.columns):
-            return ()
-        values = rows[list(columns)].astype("Int64").to_numpy().ravel()
-        return tuple(None if pd.isna(value) else int(value) for value in values)
-
-    return LevelCounts(
-        name,
-        level,
-        tuple(areas["code"].astype(str)),
-        tuple(names.astype(str)),
-        tuple(variables),
-        flat(table.counts),
-        flat(table.ends("lower")),
-        flat(table.ends("upper")),
-    )
 
 
 LARGEST_MARGIN = 0.27
@@ -184,15 +181,11 @@ class Fitness:
 def fitness(release: Path) -> Fitness | None:
     """The fitness of a release for use; None where no table has margins."""
     rows, example = list[dict[str, Cell | None]](), ""
-    for table in released_tables(release):
-        if not table.margins.exists():
-            continue
-        for name, level, counts in _counts_by_level(table):
-            counts = counts[counts["count"] > 0]
-            if counts.empty:
-                continue
-            rows.append({"table": name, "level": level, **_verdict(counts)})
-            example = _example(counts) or example
+    for table in (own for own in released_tables(release) if own.margins.exists()):
+        for name, level, counts in _positive_counts(table):
+            if len(counts):
+                rows.append({"table": name, "level": level, **_verdict(counts)})
+                example = _example(counts) or example
     return Fitness(Table.of(rows, "verdict"), example) if rows else None
 
 
@@ -219,38 +212,28 @@ def counts_in_margins(release: Path) -> list[dict[str, Cell]]:
     return rows
 
 
-def _counts_by_level(table: ReleasedTable) -> Iterator[tuple[str, str, pd.DataFrame]]:
-    """Counts with `lower`, `upper` and `of`, their description, by table and level; of tables of a
-    summary level the positive ones.
+def _positive_counts(table: ReleasedTable) -> Iterator[tuple[str, str, pd.DataFrame]]:
+    """Positive counts with `lower`, `upper`, and `of`, their description, by table and level.
 
     For tables of a summary level, only the total and the cells of its first table: there are
     hundreds of variables.
     """
-    if not table.has_variables:
-        rows = table.with_margins().dropna(subset=["lower", "upper"])
-        labels = [name for name in table.dimensions if name in rows]
-        rows["of"] = rows[labels].astype(str).agg(", ".join, axis=1)
-        groups = rows.groupby("level", sort=False) if "level" in rows else [("all", rows)]
-        for level, own in groups:
-            yield table.path.stem, str(level), own
-        return
     first = table.counts[0]
-    cells = [name for name in table.counts if name[:4] == first[:4] and name != first]
-    published = pq.read_table(table.path, columns=["GEOCODE", first, *cells]).to_pandas()
-    ends = [f"{name}_{end}" for name in (first, *cells) for end in ("LOWER", "UPPER")]
-    bounds = pq.read_table(table.margins, columns=ends).to_pandas()
-    level = table.path.stem.partition("_")[2].replace("_", " ")
-    title = f"{first[0]}{int(first[1:4])}"
-    for name, columns in ((f"{title}: total", [first]), (f"{title}: other cells", cells)):
-        count = published[columns].to_numpy().ravel()
-        kept = np.flatnonzero(count > 0)  # Most cells of blocks are empty.
-        lower, upper = (
-            bounds[[f"{own}_{end}" for own in columns]].to_numpy().ravel()[kept]
-            for end in ("LOWER", "UPPER")
-        )
-        code = published["GEOCODE"].iloc[kept // max(1, len(columns))].astype(str)
-        described = {"lower": lower, "upper": upper, "of": (f"{level} " + code).to_numpy()}
-        yield name, level, pd.DataFrame({"count": count[kept], **described})
+    counted = tuple(name for name in table.counts if name[:4] == first[:4])
+    for level in counts_by_level(replace(table, counts=counted), {}):
+        place = np.flatnonzero(level.figures["count"] > 0)  # Most cells of blocks are empty.
+        area, variable = np.divmod(place, len(level.variables))
+        counts = pd.DataFrame({name: own.flat[place] for name, own in level.figures.items()})
+        codes, variables = (np.array(own, dtype=object) for own in (level.codes, level.variables))
+        if table.has_variables:
+            title, name = f"{first[0]}{int(first[1:4])}", level.level.partition(" ")[2]
+            counts["of"] = f"{name} " + codes[area]
+            yield f"{title}: total", name, counts[variable == 0]
+            yield f"{title}: other cells", name, counts[variable > 0]
+        else:
+            described = ", " + variables[variable] if len(variables) > 1 else ""
+            counts["of"] = f"{level.level}, " + codes[area] + described
+            yield level.table, level.level, counts.dropna()
 
 
 def _verdict(counts: pd.DataFrame) -> dict[str, Cell | None]:

@@ -114,9 +114,6 @@ class _Conditions:
     def declared(self, key: str) -> list[Mapping[str, Any]]:
         return self.declaration.declared(self.universe, key)
 
-    def other(self, universe: str) -> Cells:
-        return self.declaration.cells(universe)
-
     def zeros(self) -> Iterator[Condition]:
         for name, mask in self.declaration.zeros(self.universe).items():
             column = sparse.csr_array(mask[:, None].astype(np.int64))
@@ -193,7 +190,7 @@ class _Conditions:
             for sign, terms in ((1, own["left"]), (-1, own.get("right", ()))):
                 for term in terms:
                     name = term.get("universe", self.universe)
-                    inside = self.other(name).where(term.get("where", {}))
+                    inside = self.declaration.cells(name).where(term.get("where", {}))
                     weights[name] = weights.get(name, 0) + sign * term.get("times", 1) * inside
             counted = sparse.csr_array(weights.pop(self.universe)[:, None])
             yield Condition(
@@ -226,7 +223,7 @@ class _Conditions:
             if "release" in own:
                 limits = self.areas.held(self.universe, name, n_rows).__getitem__
             else:
-                other = self.other(own["universe"])
+                other = self.declaration.cells(own["universe"])
                 row = self.cells.counted_of(other, query, own.get("of", where), {})
                 limits = self._others({own["universe"]: incidence(row, n_rows)})
             yield Condition(f"{name}_con", HELD, "=", counted, limits)
@@ -239,13 +236,16 @@ class _Conditions:
             own = kinds["householders"]
             query = own.get("query", TOTAL)
             row = self.cells.counted_of(
-                self.other(own["universe"]), query, own.get("of", {}), own.get("called", {})
+                self.declaration.cells(own["universe"]),
+                query,
+                own.get("of", {}),
+                own.get("called", {}),
             )
             by_row = self._others({own["universe"]: incidence(row, self.cells.n_rows(query))})
             yield from self._agreement(own, by_row, by_row)
         if "sizes" in kinds:
             own = kinds["sizes"]
-            other = self.other(own["universe"])
+            other = self.declaration.cells(own["universe"])
             size = other.grouping(own["size"])
             people = [wrap_in_list(own["people"].get(label, 0)) for label in size.labels]
             ends = np.array([(numbers[0], numbers[-1]) for numbers in people])
@@ -284,7 +284,7 @@ class _Conditions:
         rows = self.cells.rows(query)[self.cells.where(own.get("where", {}))]
         agrees = np.isin(np.arange(self.cells.n_rows(query)), rows)
         others = self._others(
-            {own["universe"]: self.other(own["universe"]).where(own.get("of", {})) * 1}
+            {own["universe"]: self.declaration.cells(own["universe"]).where(own.get("of", {})) * 1}
         )
         total = next(one.limits for one in self.invariants())
 

@@ -132,16 +132,9 @@ class Cells:
     def rows(self, query: str) -> np.ndarray:
         """Answer that counts each cell, `(n,)`; answers are numbered as cells are."""
         if query not in self._rows:
-            groups = {own.attribute: own for _, own in self.parts(query)}
-            row = np.zeros(1, dtype=np.int64)
-            for attribute, labels in self.labels.items():
-                group, n_groups = np.zeros(len(labels), dtype=np.int64), 1
-                if attribute in groups:
-                    group, n_groups = (
-                        np.array(groups[attribute].groups),
-                        len(groups[attribute].labels),
-                    )
-                row = (row[:, None] * n_groups + group).ravel()
+            row = np.zeros(self.n, dtype=np.int64)
+            for _, own in self.parts(query):
+                row = row * len(own.labels) + np.array(own.groups)[self.levels(own.attribute)]
             self._rows[query] = row
         return self._rows[query]
 
@@ -166,7 +159,8 @@ class Cells:
         row, inside = np.zeros(other.n, dtype=np.int64), other.where(of)
         for name, own in self.parts(query):
             theirs = other.grouping(called.get(name, name))
-            number = np.array([_place(label, own.labels) for label in theirs.labels])
+            place = {label: number for number, label in enumerate(own.labels)}
+            number = np.array([place.get(label, -1) for label in theirs.labels])
             group = number[np.array(theirs.groups)[other.levels(theirs.attribute)]]
             inside &= group >= 0
             row = row * len(own.labels) + group
@@ -257,10 +251,6 @@ class Declaration:
 
     def cells(self, universe: str) -> Cells:
         """The cells of a universe, by the attributes that the settings choose."""
-        if universe not in self._cells:
-            own = self.settings.get("workload", {}).get(universe, {})
-            names = own.get("attributes") or self.universe(universe)["attributes"]
-            self._cells[universe] = self._cells_of(universe, names)
         return self._cells[universe]
 
     def all_cells(self, universe: str) -> Cells:
@@ -274,7 +264,11 @@ class Declaration:
 
     @cached_property
     def _cells(self) -> dict[str, Cells]:
-        return {}
+        chosen = self.settings.get("workload", {})
+        return {
+            name: self._cells_of(name, chosen.get(name, {}).get("attributes") or own["attributes"])
+            for name, own in self.census["universes"].items()
+        }
 
     @cached_property
     def _groupings(self) -> dict[str, Grouping]:
@@ -475,10 +469,6 @@ def _ends(label: str) -> tuple[float, float]:
     """First and last number of a label such as 18-24 or 18; NaN for any other."""
     found = re.fullmatch(r"(\d+)(?:-(\d+))?", label, re.ASCII)
     return (math.nan, math.nan) if found is None else (int(found[1]), int(found[2] or found[1]))
-
-
-def _place(label: str, labels: Sequence[str]) -> int:
-    return list(labels).index(label) if label in labels else -1
 
 
 def wrap_in_list(value: Any) -> list[Any]:

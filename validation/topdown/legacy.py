@@ -10,10 +10,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
 
 from ..outcome import Failures
-from ..run_files import BLOCK_OF_TEXT, UnusableRunFile, open_parquet, pairs_of_rows
+from ..run_files import UnusableRunFile, open_parquet, opened_text, pairs_of_rows
 from .tables import STATE, LevelTables, rows_of_states
 
 _N_VARIABLES = {"P001": 71, "P002": 73, "P003": 71, "P004": 73, "P005": 10, "H001": 3}
@@ -63,18 +62,20 @@ def _check_part(
         fields = [_HEADER_POSITIONS[name] for name in ("GEOID", *_TOTALS, "LOGRECNO")]
     differing = set[str]()
     is_numbered, n_seen = True, 0
-    for texts, numbers in pairs_of_rows(_read_legacy(path, n_fields, fields), rows):
-        if texts is None or numbers is None:
-            failures.add(f"{path.name} does not have the entities of the tables")
-            return
-        *columns, number = texts.columns
-        for name, text, values in zip(names, columns, numbers.columns, strict=True):
-            if name not in differing and not text.equals(pc.cast(values, pa.string())):
-                differing.add(name)
-                failures.add(f"{name} in {path.name} differs from the tables")
-        due = pa.array(np.arange(n_seen + 1, n_seen + texts.num_rows + 1)).cast(pa.string())
-        is_numbered &= number.equals(due)
-        n_seen += texts.num_rows
+    types = dict.fromkeys(map(str, fields), pa.string())
+    with opened_text(path, types, header=list(map(str, range(n_fields)))) as records:
+        for texts, numbers in pairs_of_rows(records, rows):
+            if texts is None or numbers is None:
+                failures.add(f"{path.name} does not have the entities of the tables")
+                return
+            *columns, number = texts.columns
+            for name, text, values in zip(names, columns, numbers.columns, strict=True):
+                if name not in differing and not text.equals(pc.cast(values, pa.string())):
+                    differing.add(name)
+                    failures.add(f"{name} in {path.name} differs from the tables")
+            due = pa.array(np.arange(n_seen + 1, n_seen + texts.num_rows + 1)).cast(pa.string())
+            is_numbered &= number.equals(due)
+            n_seen += texts.num_rows
     if not is_numbered:
         failures.add(f"{path.name} does not number its records from 1")
 
@@ -105,21 +106,3 @@ def _state_of(files: Mapping[str, Path]) -> str:
     if len(fields) != _N_HEADER_FIELDS:
         raise UnusableRunFile(f"{files[_HEADER].name} does not have {_N_HEADER_FIELDS} fields")
     return fields[_HEADER_POSITIONS["GEOID"]].decode(errors="replace")[-2:]
-
-
-def _read_legacy(path: Path, n_fields: int, wanted: Sequence[int]) -> Iterator[pa.RecordBatch]:
-    """Texts of some of the fields of a file, in this order, in batches."""
-    names = [str(position) for position in range(n_fields)]
-    chosen = [names[position] for position in wanted]
-    reader = pyarrow.csv.open_csv(
-        path,
-        read_options=pyarrow.csv.ReadOptions(column_names=names, block_size=BLOCK_OF_TEXT),
-        parse_options=pyarrow.csv.ParseOptions(delimiter="|", quote_char=False),
-        convert_options=pyarrow.csv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.string()),
-            include_columns=chosen,
-            strings_can_be_null=False,
-        ),
-    )
-    with reader:
-        yield from reader

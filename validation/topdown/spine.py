@@ -284,11 +284,8 @@ def _have_prefix(geocode: pa.StringArray, start: pa.StringArray) -> np.ndarray:
 def check_shares(spine: RunSpine, failures: Failures) -> None:
     """Along every path from the root to a block, the geounits' shares add to exactly 1."""
     last = spine.levels[-1]
-    wrong = unbalanced_paths(
-        [level.parent for level in spine.levels],
-        [level.shares for level in spine.levels],
-        [level.share_code for level in spine.levels],
-    )
+    columns = [(level.parent, level.shares, level.share_code) for level in spine.levels]
+    wrong = unbalanced_paths(*zip(*columns, strict=True))
     if wrong.size:
         what = f"the shares on the path to {last.describe(wrong[0])} do not add to 1"
         failures.add(what, wrong.size)

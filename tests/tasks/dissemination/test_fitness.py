@@ -26,7 +26,7 @@ def test_counts_of_declared_tables_by_level(tmp_path: Path) -> None:
     """Margins of 27 are reliable from a count of 100 on; a count of 0 has no proportion."""
     levels = ["region"] * 4 + ["village"] * 4 + ["house"] * 4
     counts = [100, 100, 5000, 0, 99, 100, 80, 300, 1, 2, 3, 4]
-    areas = pd.DataFrame({"level": levels, "area": [str(i) for i in range(12)]})
+    areas = pd.DataFrame({"level": levels, "code": [str(i) for i in range(12)]})
     published = areas.assign(count=counts)
     bounds = areas.assign(lower=[n - 27 for n in counts], upper=[n + 27 for n in counts])
     write(tmp_path, "people", published, bounds)
