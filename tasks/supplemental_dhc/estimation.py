@@ -67,8 +67,8 @@ class Row:
 
     counted : the cells that are added up.
     of : the households that divide their number; None in a table of counts.
-    whole : the cells that include `counted`, and whose average is between `smallest` and
-        `LARGEST_AVERAGE`; the same as `counted` where the row is the whole.
+    rest : the cells that are not counted of a whole whose average is between `smallest` and
+        `LARGEST_AVERAGE`; None where the row is the whole.
     """
 
     table: str
@@ -76,18 +76,19 @@ class Row:
     label: str
     counted: Cells
     of: Cells | None = None
-    whole: Cells | None = None
+    rest: Cells | None = None
     smallest: int = 1
 
 
 def _rows(table: str, declared: Mapping[str, Any]) -> Iterator[Row]:
     """The rows of a table, as `presets/tables.toml` declares them."""
     for number, row in enumerate(declared["rows"], start=1):
-        counted, of, whole = Cells(declared["measure"], tuple(row["cells"])), None, None
+        counted, of = Cells(declared["measure"], tuple(row["cells"])), None
         if "of" in row:
             of = Cells(declared["households"], tuple(row["of"]))
-            whole = Cells(declared["measure"], tuple(row.get("whole", row["cells"])))
-        yield Row(table, number, row["label"], counted, of, whole, declared.get("smallest", 1))
+        others = tuple(cell for cell in row.get("whole", ()) if cell not in row["cells"])
+        rest = Cells(declared["measure"], others) if others else None
+        yield Row(table, number, row["label"], counted, of, rest, declared.get("smallest", 1))
 
 
 _DECLARED = read_declared(Path(__file__).parent / "presets" / "tables.toml")
@@ -314,10 +315,7 @@ def estimate_row(row: Row, noisy: NoisyCounts) -> tuple[float, Estimate]:
     counted = noisy.posterior(row.counted)
     if row.of is None:
         return value, counted.estimate()
-    rest = None
-    if row.whole is not None and row.whole != row.counted:
-        numbers = tuple(n for n in row.whole.numbers if n not in row.counted.numbers)
-        rest = noisy.posterior(Cells(row.whole.measure, numbers))
+    rest = None if row.rest is None else noisy.posterior(row.rest)
     bounds = (float(row.smallest), float(LARGEST_AVERAGE))
     present = condition_on_presence(noisy.posterior(row.of))
     return value, average_estimate(counted, present, bounds, rest)
