@@ -287,21 +287,21 @@ DECIMALS = 4
 
 @dataclass(frozen=True, eq=False)
 class NoisyCounts:
-    """Noisy counts of a region in one iteration, `(n_cells,)` by measure, and their sigma^2."""
+    """Noisy counts of a region in one iteration, `(n_cells,)` by measure, and their sigma^2, 0
+    without noise.
+    """
 
     values: Mapping[str, np.ndarray]
-    sigma_squared: Mapping[str, float | None]
+    sigma_squared: Mapping[str, float]
 
     def noisy(self, cells: Cells) -> int:
         """The sum of some cells."""
         return int(self.values[cells.measure][list(cells.numbers)].sum())
 
     def posterior(self, cells: Cells) -> Posterior:
-        """The posterior of a sum of cells; raises ValueError without noise."""
-        sigma_squared = self.sigma_squared[cells.measure]
-        if sigma_squared is None:
-            raise ValueError("counts without noise have no posterior")
-        return count_posterior(self.noisy(cells), sigma_squared * len(cells.numbers))
+        """The posterior of a sum of cells that have noise."""
+        sigma_squared = self.sigma_squared[cells.measure] * len(cells.numbers)
+        return count_posterior(self.noisy(cells), sigma_squared)
 
 
 def estimate_row(row: Row, noisy: NoisyCounts) -> tuple[float, Estimate]:
@@ -310,7 +310,7 @@ def estimate_row(row: Row, noisy: NoisyCounts) -> tuple[float, Estimate]:
     """
     households = 1 if row.of is None else noisy.noisy(row.of)
     value = noisy.noisy(row.counted) / households if households > 0 else np.nan
-    if None in noisy.sigma_squared.values():
+    if not all(noisy.sigma_squared.values()):
         return value, Estimate(value, value, value)
     counted = noisy.posterior(row.counted)
     if row.of is None:
@@ -376,15 +376,14 @@ def noisy_counts(
 
     `values` are `(n_regions, n)` by query, the region at `place`.
     """
-    own, sigma_squared = dict[str, np.ndarray](), dict[str, float | None]()
+    own, sigma_squared = dict[str, np.ndarray](), dict[str, float]()
     for query in queries:
         measure, iterations = measure_of(query.query)
         codes = ITERATIONS[iterations]
         if code in codes:
             by_code = values[query.query][place].reshape(len(codes), MEASURES[measure].n_cells)
             own[measure] = by_code[codes.index(code)]
-            noise = query.noise
-            sigma_squared[measure] = None if noise is None else float(noise.parameter)
+            sigma_squared[measure] = float(query.noise.parameter) if query.noise else 0.0
     return NoisyCounts(own, sigma_squared)
 
 
