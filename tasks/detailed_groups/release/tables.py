@@ -300,11 +300,8 @@ def write_run_release(run: RunDirectory, settings: Settings) -> None:
         budgets = level_budgets(parameters, specification, tabulation.name)
         levels = None if parameters.infinite else budgets
         tables.append((tabulation, parts, CountNoise(levels, parameters.coverage, are_cut)))
-    write_release(
-        run.unchecked_release,
-        tables,
-        GroupNames(specification.iterations, read_run_names(run)),
-    )
+    names = GroupNames(specification.iterations, read_run_names(run))
+    write_release(run.unchecked_release, tables, names)
 
 
 def write_release(
