@@ -110,12 +110,11 @@ def read_groups(paths: Iterable[Path], schema: pa.Schema) -> pa.Table:
     return pa.concat_tables(tables).unify_dictionaries().cast(schema).combine_chunks()
 
 
-def write_groups(path: Path, table: pa.Table) -> Path:
+def write_groups(path: Path, table: pa.Table) -> None:
     """Write groups, whole or not at all."""
     write_parquet(
         path, table, compression="zstd", compression_level=1, row_group_size=GROUPS_PER_ROW_GROUP
     )
-    return path
 
 
 def codes_of(table: pa.Table, name: str) -> tuple[np.ndarray, list[str]]:
@@ -138,11 +137,11 @@ def totals_of(table: pa.Table) -> np.ndarray:
     return np.diff(np.concatenate([[0], np.cumsum(counts)])[offsets])
 
 
-def with_suppressed(table: pa.Table, mask: np.ndarray) -> pa.Table:
-    """The groups with another mask of those that are suppressed."""
-    return table.set_column(
-        table.schema.get_field_index("is_suppressed"), "is_suppressed", pa.array(mask)
-    )
+def with_columns(table: pa.Table, columns: Mapping[str, pa.Array]) -> pa.Table:
+    """The groups with other values of some columns."""
+    for name, values in columns.items():
+        table = table.set_column(table.schema.get_field_index(name), name, values)
+    return table
 
 
 def mask_of(table: pa.Table, name: str) -> np.ndarray:
@@ -251,7 +250,7 @@ def cut_counts(groups: pa.Table) -> pa.Table:
     values = pa.ListArray.from_arrays(
         pa.array(offsets, pa.int32()), pa.array(np.maximum(counts, 0)), type=INTEGER_LIST
     )
-    return groups.set_column(groups.schema.get_field_index("value"), "value", values)
+    return with_columns(groups, {"value": values})
 
 
 def suppress_alone(groups: pa.Table, counterparts: Mapping[str, str]) -> pa.Table:
@@ -281,7 +280,7 @@ def suppress_alone(groups: pa.Table, counterparts: Mapping[str, str]) -> pa.Tabl
     match = pd.Index(key).get_indexer(partner)
     exceeds = (match >= 0) & (total > total[match])
     hidden[rows[exceeds]] = True
-    return with_suppressed(groups, hidden)
+    return with_columns(groups, {"is_suppressed": pa.array(hidden)})
 
 
 DONATED = ("table", "value", "variance", "measured_at")
@@ -374,10 +373,9 @@ def copy_coterminous(groups: pa.Table, sets: np.ndarray, order: Sequence[str]) -
     source = np.arange(groups.num_rows)
     source[inside] = inside[donor]
     taken = groups.select(DONATED).take(pa.array(source))
-    for name in DONATED:
-        groups = groups.set_column(groups.schema.get_field_index(name), name, taken[name])
-    shown = mask_of(groups, "is_suppressed")[source]
-    return with_suppressed(groups, shown)
+    shown = pa.array(mask_of(groups, "is_suppressed")[source])
+    columns = {name: taken[name] for name in DONATED} | {"is_suppressed": shown}
+    return with_columns(groups, columns)
 
 
 def _rank(groups: pa.Table, order: Sequence[str]) -> np.ndarray:

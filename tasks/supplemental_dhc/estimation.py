@@ -67,8 +67,8 @@ class Row:
 
     counted : the cells that are added up.
     of : the households that divide their number; None in a table of counts.
-    whole : the cells that include `counted`, and whose average is between `smallest` and
-        `LARGEST_AVERAGE`; the same as `counted` where the row is the whole.
+    rest : the cells that are not counted of a whole whose average is between `smallest` and
+        `LARGEST_AVERAGE`; None where the row is the whole.
     """
 
     table: str
@@ -76,18 +76,19 @@ class Row:
     label: str
     counted: Cells
     of: Cells | None = None
-    whole: Cells | None = None
+    rest: Cells | None = None
     smallest: int = 1
 
 
 def _rows(table: str, declared: Mapping[str, Any]) -> Iterator[Row]:
     """The rows of a table, as `presets/tables.toml` declares them."""
     for number, row in enumerate(declared["rows"], start=1):
-        counted, of, whole = Cells(declared["measure"], tuple(row["cells"])), None, None
+        counted, of = Cells(declared["measure"], tuple(row["cells"])), None
         if "of" in row:
             of = Cells(declared["households"], tuple(row["of"]))
-            whole = Cells(declared["measure"], tuple(row.get("whole", row["cells"])))
-        yield Row(table, number, row["label"], counted, of, whole, declared.get("smallest", 1))
+        others = tuple(cell for cell in row.get("whole", ()) if cell not in row["cells"])
+        rest = Cells(declared["measure"], others) if others else None
+        yield Row(table, number, row["label"], counted, of, rest, declared.get("smallest", 1))
 
 
 _DECLARED = read_declared(Path(__file__).parent / "presets" / "tables.toml")
@@ -286,21 +287,21 @@ DECIMALS = 4
 
 @dataclass(frozen=True, eq=False)
 class NoisyCounts:
-    """Noisy counts of a region in one iteration, `(n_cells,)` by measure, and their sigma^2."""
+    """Noisy counts of a region in one iteration, `(n_cells,)` by measure, and their sigma^2, 0
+    without noise.
+    """
 
     values: Mapping[str, np.ndarray]
-    sigma_squared: Mapping[str, float | None]
+    sigma_squared: Mapping[str, float]
 
     def noisy(self, cells: Cells) -> int:
         """The sum of some cells."""
         return int(self.values[cells.measure][list(cells.numbers)].sum())
 
     def posterior(self, cells: Cells) -> Posterior:
-        """The posterior of a sum of cells; raises ValueError without noise."""
-        sigma_squared = self.sigma_squared[cells.measure]
-        if sigma_squared is None:
-            raise ValueError("counts without noise have no posterior")
-        return count_posterior(self.noisy(cells), sigma_squared * len(cells.numbers))
+        """The posterior of a sum of cells that have noise."""
+        sigma_squared = self.sigma_squared[cells.measure] * len(cells.numbers)
+        return count_posterior(self.noisy(cells), sigma_squared)
 
 
 def estimate_row(row: Row, noisy: NoisyCounts) -> tuple[float, Estimate]:
@@ -309,15 +310,12 @@ def estimate_row(row: Row, noisy: NoisyCounts) -> tuple[float, Estimate]:
     """
     households = 1 if row.of is None else noisy.noisy(row.of)
     value = noisy.noisy(row.counted) / households if households > 0 else np.nan
-    if None in noisy.sigma_squared.values():
+    if not all(noisy.sigma_squared.values()):
         return value, Estimate(value, value, value)
     counted = noisy.posterior(row.counted)
     if row.of is None:
         return value, counted.estimate()
-    rest = None
-    if row.whole is not None and row.whole != row.counted:
-        numbers = tuple(n for n in row.whole.numbers if n not in row.counted.numbers)
-        rest = noisy.posterior(Cells(row.whole.measure, numbers))
+    rest = None if row.rest is None else noisy.posterior(row.rest)
     bounds = (float(row.smallest), float(LARGEST_AVERAGE))
     present = condition_on_presence(noisy.posterior(row.of))
     return value, average_estimate(counted, present, bounds, rest)
@@ -378,15 +376,14 @@ def noisy_counts(
 
     `values` are `(n_regions, n)` by query, the region at `place`.
     """
-    own, sigma_squared = dict[str, np.ndarray](), dict[str, float | None]()
+    own, sigma_squared = dict[str, np.ndarray](), dict[str, float]()
     for query in queries:
         measure, iterations = measure_of(query.query)
         codes = ITERATIONS[iterations]
         if code in codes:
             by_code = values[query.query][place].reshape(len(codes), MEASURES[measure].n_cells)
             own[measure] = by_code[codes.index(code)]
-            noise = query.noise
-            sigma_squared[measure] = None if noise is None else float(noise.parameter)
+            sigma_squared[measure] = float(query.noise.parameter) if query.noise else 0.0
     return NoisyCounts(own, sigma_squared)
 
 

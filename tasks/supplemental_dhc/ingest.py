@@ -100,12 +100,6 @@ class Households:
     hispanic: np.ndarray
     key: np.ndarray
 
-    @property
-    def n_of_unknown_tenure(self) -> int:
-        """How many households have no tenure."""
-        is_known = (self.tenure >= 1) & (self.tenure <= TENURES)
-        return int(((self.kind > 0) & ~is_known).sum())
-
 
 def read_households(units: Sequence[InputFile]) -> Households:
     """The units in the order of their files.
@@ -506,7 +500,8 @@ def check_households(settings: SupplementalDhcSettings) -> InputCheck[Supplement
         except UnreadableInput as error:
             return InputCheck(check.outcomes, (error.finding,), None, check.files)
     tally = ValueTally()
-    tally.count(TENURE_RULE, households.n_of_unknown_tenure)
+    is_known = (households.tenure >= 1) & (households.tenure <= TENURES)
+    tally.count(TENURE_RULE, int(((households.kind > 0) & ~is_known).sum()))
     area = area_of_block[block]
 
     def accept() -> SupplementalInput:

@@ -285,4 +285,4 @@ def test_what_the_checks_know_of_tables_is_what_is_measured() -> None:
             assert own.per is None
         else:
             assert (row.of.measure, row.of.numbers) == (own.per, own.per_cells)
-            assert own.least == (row.smallest if row.whole == row.counted else 0) and LARGEST == 10
+            assert own.least == (row.smallest if row.rest is None else 0) and LARGEST == 10

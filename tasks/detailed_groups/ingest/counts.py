@@ -305,9 +305,7 @@ def write_counts(path: Path, parts: Iterator[GroupCounts]) -> None:
     schema = stamped(_SCHEMA, path)
     with replacing(path) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
         for part in parts:
-            writer.write_table(
-                pa.table([getattr(part, name) for name in schema.names], schema=schema)
-            )
+            writer.write_table(pa.table(vars(part), schema=schema))
 
 
 def read_counts(path: Path, start: int, stop: int) -> GroupCounts:

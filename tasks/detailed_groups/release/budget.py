@@ -44,7 +44,9 @@ def level_figures(
             f"The budget of {named}{level[0]}, level {level[1]}, is {budget.budget}: ",
             "; give it more, or 0 to leave it out.",
         ):
-            of_total_only = margin(budget.total_only, coverage) if tabulation.of_persons else None
+            of_total_only = None
+            if tabulation.of_persons:
+                of_total_only = margin(budget.of_released(is_total_only=True), coverage)
             figures.append(
                 {
                     "tabulation": tabulation.name,

@@ -17,7 +17,6 @@ Parquet metadata has the key `spineflow` with that value.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from ...census.cef_2020 import state_of
@@ -116,11 +116,10 @@ class CountNoise:
         parts = place, level, total_only.astype(int), n_cells
         sizes = tuple(int(part.max()) + 1 for part in parts)
         # Few kinds of counts, many counts of each kind.
-        kind = np.ravel_multi_index(parts, sizes)
-        known = np.zeros((math.prod(sizes), 2), dtype=np.int32)
-        for own in np.flatnonzero(np.bincount(kind)):
-            at, of_level, only, n = map(int, np.unravel_index(own, sizes))
-            known[own] = self._margins(names[at], of_level, n, is_total_only=bool(only))
+        kind, kinds = pd.factorize(np.ravel_multi_index(parts, sizes))
+        known = np.zeros((len(kinds), 2), dtype=np.int32)
+        for own, (at, of_level, only, n) in enumerate(np.transpose(np.unravel_index(kinds, sizes))):
+            known[own] = self._margins(names[at], int(of_level), int(n), is_total_only=bool(only))
         return known[kind, 0], known[kind, 1]
 
     def _margins(
@@ -301,11 +300,8 @@ def write_run_release(run: RunDirectory, settings: Settings) -> None:
         budgets = level_budgets(parameters, specification, tabulation.name)
         levels = None if parameters.infinite else budgets
         tables.append((tabulation, parts, CountNoise(levels, parameters.coverage, are_cut)))
-    write_release(
-        run.unchecked_release,
-        tables,
-        GroupNames(specification.iterations, read_run_names(run)),
-    )
+    names = GroupNames(specification.iterations, read_run_names(run))
+    write_release(run.unchecked_release, tables, names)
 
 
 def write_release(

@@ -65,12 +65,7 @@ class LevelBudget:
 
     def of_released(self, *, is_total_only: bool) -> IntegerDistribution:
         """Noise of the released counts of a group, which may be measured by a total only."""
-        return self.total_only if is_total_only else self.second_stage
-
-    @property
-    def total_only(self) -> IntegerDistribution:
-        """Noise of the groups that are measured by a total only."""
-        return distribution_of(self.noise(Fraction(1)))
+        return distribution_of(self.noise(ONE)) if is_total_only else self.second_stage
 
 
 @dataclass(frozen=True)

@@ -198,7 +198,7 @@ def mechanism_parameters(
     definition = check.given("privacy_defn", named, is_known)
     kinds = [kind.name for name in passes for kind in region_types(name)]
     tables = [TABULATIONS[own] for own in tabulations]
-    budgets = {}
+    budgets, thresholds = {}, {}
     for table in tables:
         found = {
             level: check.budget(table.budget(*level), infinite=infinite)
@@ -207,6 +207,9 @@ def mechanism_parameters(
         budgets[table.name] = {level: budget for level, budget in found.items() if budget}
         if not budgets[table.name]:
             raise SpecificationError(f"{name}: every budget is 0; give one level a budget at least")
+        thresholds[table.name] = {
+            level: check.thresholds(thresholds_key(*level), table) for level in budgets[table.name]
+        }
     of_persons = tables[0].of_persons
     return Parameters(
         definition=definition,
@@ -219,13 +222,7 @@ def mechanism_parameters(
         if of_persons
         else Fraction(0),
         budgets=budgets,
-        thresholds={
-            table.name: {
-                level: check.thresholds(thresholds_key(*level), table)
-                for level in budgets[table.name]
-            }
-            for table in tables
-        },
+        thresholds=thresholds,
         zero_suppression_chance=check.between("zero_suppression_chance", with_zero=True)
         if of_persons and "zero_suppression_chance" in config
         else None,

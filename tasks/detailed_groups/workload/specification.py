@@ -24,6 +24,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 
 import numpy as np
 
@@ -197,24 +198,17 @@ def _check_pairs(
                 "rows"
             )
     _refuse_repeated(MAPPING_FILE, "pair of ITERATION_CODE and RACE_ETH_CODE", pairs)
-    for granularity in (DETAILED, COARSE):
-        for level in LEVELS:
-            _refuse_mapped_twice(
-                (code, iterations[iteration])
-                for iteration, code in pairs
-                if iterations[iteration].is_tabulated(granularity, level)
-            )
-
-
-def _refuse_mapped_twice(pairs: Iterable[tuple[str, CharacteristicIteration]]) -> None:
-    first: dict[tuple[str, bool | None], str] = {}
-    for code, iteration in pairs:
-        other = first.setdefault((code, iteration.is_alone), iteration.code)
-        if other != iteration.code:
-            raise SpecificationError(
-                f"{MAPPING_FILE}: code {code} is mapped to both iteration {other} and "
-                f"{iteration.code}, which are of the same kind, level and granularity; keep one"
-            )
+    for granularity, level in product((DETAILED, COARSE), LEVELS):
+        first: dict[tuple[str, bool | None], str] = {}
+        for iteration, code in pairs:
+            own = iterations[iteration]
+            if own.is_tabulated(granularity, level):
+                other = first.setdefault((code, own.is_alone), iteration)
+                if other != iteration:
+                    raise SpecificationError(
+                        f"{MAPPING_FILE}: code {code} is mapped to both iteration {other} and "
+                        f"{iteration}, which are of the same kind, level and granularity; keep one"
+                    )
 
 
 def _refuse_repeated(name: str, what: str, values: Iterable[str | tuple[str, str]]) -> None:

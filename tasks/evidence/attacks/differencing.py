@@ -178,6 +178,7 @@ def difference(release: Release) -> Iterator[Row]:
     A sliver is the difference between one zone, or two neighbours together, of one level and zones
     of the other.
     """
+    people = release.population.people
     for first, second in _pairs(release):
         zones = [_zones(table) for table in (first, second)]
         zoning = zonings(*zones)
@@ -192,7 +193,8 @@ def difference(release: Release) -> Iterator[Row]:
         unused = slivers.among(np.asarray(used) == 0)
         found = unused.figures(*(np.nan_to_num(value) for value, _ in told))
         bounds = unused.bounds(*(ends for _, ends in told))
-        persons = _persons(release, first)
+        counted = people.area[first.counted[people.cell]]
+        persons = np.bincount(counted, minlength=len(first.places.entity))
         level = f"{first.places.level} and {second.places.level}"
         for threshold in THRESHOLDS:
             group = f"below {threshold} persons"
@@ -231,12 +233,6 @@ def _zones(table: RequestedTable) -> np.ndarray:
     """The zone of every area; those in none are a zone of their own, the last."""
     entity = table.places.entity
     return np.where(entity >= 0, entity, len(table.places)).astype(np.int64)
-
-
-def _persons(release: Release, table: RequestedTable) -> np.ndarray:
-    people = release.population.people
-    counted = table.counted[people.cell]
-    return np.bincount(people.area[counted], minlength=len(table.places.entity))
 
 
 def average(release: Release) -> Iterator[Row]:

@@ -401,7 +401,8 @@ def grade_reconstruction(release: Release, pieces: Sequence[Rebuilt]) -> Iterato
     """Figures of the attacked areas rebuilt, in successive pieces, and of who is who by that."""
     found = concatenate_reconstructions(piece.found for piece in pieces)
     people = concatenate_reconstructions(piece.likely for piece in pieces)
-    level, n_kinds, seed = release.smallest.level, release.n_kinds, release.comparison.seed
+    level, n_kinds = release.smallest.level, release.system.n_cells
+    seed = release.comparison.seed
     at, kind = release.true
     persons = np.bincount(at, minlength=found.n_blocks)
     rebuilt_at, rebuilt_kind = (

@@ -110,11 +110,6 @@ class Release:
         """(n_cells,) the kind of each cell, numbered from 0."""
         return self._kinds[1]
 
-    @property
-    def n_kinds(self) -> int:
-        """Number of kinds."""
-        return len(self._kinds[0])
-
     def by_kind(self, of_cell: np.ndarray) -> np.ndarray:
         """Values of cells `(n_cells,)` by kind: those of the first cell of each."""
         return of_cell[self._kinds[0]]

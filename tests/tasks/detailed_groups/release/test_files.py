@@ -182,7 +182,7 @@ def test_margins_are_those_of_the_region_that_was_measured(tmp_path: Path) -> No
     for row, is_only in zip(tidy, only, strict=True):
         assert row["measured_at"] == "STATE"
         budget = NOISE.levels["STATE", row["iteration_level"]]
-        noise = budget.total_only if is_only else budget.second_stage
+        noise = budget.of_released(is_total_only=is_only)
         assert row["margin"] == margin(noise, NOISE.coverage)
 
 

@@ -127,7 +127,7 @@ def test_variances_and_margins_are_those_of_2020(parameters: Parameters, specifi
             for budget in level_budgets(parameters, specification, name, region_pass).values():
                 assert budget.stability == 9
                 noise = budget.second_stage
-                assert noise == budget.total_only
+                assert noise == budget.of_released(is_total_only=True)
                 assert budget.noise(Fraction(1)).parameter == 9 / (2 * budget.budget)
                 assert margin(noise, Fraction(95, 100)) == due[budget.budget]
                 seen.add(budget.budget)

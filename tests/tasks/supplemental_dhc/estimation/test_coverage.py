@@ -52,11 +52,11 @@ def row_of(table: str, number: int) -> Row:
 def test_intervals_of_averages(table: str, number: int) -> None:
     """Truths are drawn flat from all persons and households that are possible together."""
     row = row_of(table, number)
-    assert row.of is not None and row.whole is not None
+    assert row.of is not None
     rng = np.random.default_rng(number + len(table))
     sigma_persons, sigma_households = Fraction(22**2 * 10**6, 2 * 141622), Fraction(10**6, 585)
     n_counted = len(row.counted.numbers)
-    rest = [n for n in row.whole.numbers if n not in row.counted.numbers]
+    rest = [] if row.rest is None else row.rest.numbers
     most = WITHIN * float(sigma_households) ** 0.5
     truths = np.empty((0, 3))
     while len(truths) < REPLICATES:
