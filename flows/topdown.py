@@ -5,9 +5,9 @@
 
 With measurement on demand, a geolevel is measured after the geolevel above it has been estimated.
 The estimator `full_information` combines measurements from the blocks up before it estimates.
-Background tasks run in parallel with the estimation: they predict the errors of a large run,
-compute the best linear unbiased estimates for margins, and write the margins of tables. The spine
-is summarised for the report during the release.
+Background tasks run in parallel with the estimation: they compute what the noise guarantees
+exactly, predict the errors of a large run, compute the best linear unbiased estimates for margins,
+and write the margins of tables. The spine is summarised for the report during the release.
 
 Universes run in parallel. Tasks exchange all data through the run directory, and pass each other
 names and digests only.
@@ -43,6 +43,7 @@ from ..tasks.topdown.spine.files import RunUniverse, n_tasks, shards_by_geolevel
 from ..tasks.topdown.steps import (
     build_spine,
     check_share,
+    compute_exact_losses,
     constrain,
     keep_margin_estimates,
     measure,
@@ -85,6 +86,13 @@ class TopdownStages:
                 after = [spines[universe]]
                 predicted[universe] = predict_errors.submit(self.root, universe, wait_for=after)
         return predicted
+
+    def begin_exact_losses(self, spines: Mapping[str, Future]) -> list[Future]:
+        """Submit what the noise of a private run guarantees exactly, in the background."""
+        if not self.settings.is_private:
+            return []
+        with stage("exact losses", background=True):
+            return [compute_exact_losses.submit(self.root, wait_for=spines.values())]
 
     def begin_margins(self, measured: Iterable[Future]) -> list[Future]:
         """Submit the margins of a large run's tables, and the estimates behind them, in
@@ -238,6 +246,7 @@ def stages(run: RunDirectory, settings: TopdownSettings) -> None:
                 ]
     finish()
 
+    exact = common.begin_exact_losses(spines)
     predicted = common.predict_accuracy(spines)
     margins = list[Future]()
     estimated: dict[str, list[Future]] = {}
@@ -256,7 +265,7 @@ def stages(run: RunDirectory, settings: TopdownSettings) -> None:
     written = common.write_release(estimated, margins)
     compared = common.compare_with_input(predicted, estimated)
     finish([*written, *margins, *predicted.values()])
-    common.check_and_release(spines, written, compared)
+    common.check_and_release(spines, written, [*exact, *compared])
 
 
 def read_input(run: RunDirectory, settings: TopdownSettings) -> Future:
