@@ -32,7 +32,7 @@ from ...products.plan import Plan
 from ...products.privacy_curves import curve_points, trade_offs
 from ...products.reports import MOST_COUNTS, report_document
 from ...runs.directory import RunDirectory
-from ..checks.pieces import cached_result, state_of, store_result
+from ...runs.objects import cached_result, state_of, store_result
 from ..measurement.measure import public_plan
 from ..settings import TopdownSettings
 from ..spine.files import released_counts, spine_of
