@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from pydantic import TypeAdapter
 
 from ....validation.outcome import Outcome
-from ....validation.topdown.run_checks import BELOW, PLAN, CheckedRun, Findings, Piece
+from ....validation.topdown.run_checks import BELOW, PLAN, STATES, CheckedRun, Findings, Piece
 from ...runs.directory import RunDirectory
 from ...runs.objects import cached_result, state_of, store_result
 from ..settings import TopdownSettings
@@ -33,11 +33,15 @@ def checked_run(run: RunDirectory) -> CheckedRun:
     return CheckedRun(run.root, run.unchecked_release)
 
 
+WORK = {PLAN: 0.0, STATES: 6.0, BELOW: 2.0}
+"""How long the pieces of a kind take together, where not as long as those of another."""
+
+
 def pieces_of_share(run: RunDirectory, number: int, of: int) -> list[Piece]:
-    """The pieces of share `number` of `of`, each with about as many blocks to check: the plan is
-    about none, and the part of a spine below its top neither if it is one piece."""
+    """The pieces of share `number` of `of`, each of about as much work: the part of a spine below
+    its top is none if it is one piece."""
     sizes = {
-        piece: 0.0 if piece.kind == PLAN or (piece.kind, piece.of) == (BELOW, 1) else 1 / piece.of
+        piece: 0.0 if (piece.kind, piece.of) == (BELOW, 1) else WORK.get(piece.kind, 1.0) / piece.of
         for piece in checked_run(run).pieces(_n_pieces)
     }
     shares: list[list[Piece]] = [[] for _ in range(of)]
