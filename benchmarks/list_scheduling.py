@@ -2,11 +2,12 @@
 
     .venv/bin/python -m benchmarks.list_scheduling RUN_DIR [--workers 1 8] [--computing] [--times N]
 
-prints the time and the longest chain of tasks. Every task goes, in the order of the record, to the
-worker that is free first, after all tasks of the stages that had ended when its own began, with the
-gaps between tasks and between stages of the run. With `--computing` tasks take their processor
-seconds alone. Of a run N times as large, a stage of several tasks has N times as many, and a task
-that is a stage takes N times as long.
+prints the time and the longest chain of tasks. A worker that is free takes, of the tasks whose
+predecessors have ended, the first in the order of the record. Tasks of a step wait for all tasks of
+the steps that the record names, after a gap as between the tasks of a worker in the run. With
+`--computing` tasks take their processor seconds alone. Of a run N times as large, a step of several
+tasks has N times as many, up to as many as the program cuts it in, and a task that is alone, or is
+not cut further, takes N times as long.
 """
 
 from __future__ import annotations
@@ -15,106 +16,103 @@ import argparse
 import heapq
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean, median
 
 from spineflow.tasks.runs.directory import RunDirectory, Task, read_tasks
 
+MOST_TASKS = {
+    "count records": 64,
+    "recognise people": 64,
+    "write microdata part": 51,
+    "write table piece": 51,
+    "compare piece": 51,
+}
+"""Most tasks of a step, where there are fewer than an input of any size would have: shares of the
+input, and states."""
 
-@dataclass(frozen=True)
-class Gaps:
-    """Seconds between two tasks of a worker, and between two stages."""
 
-    per_task: float
-    per_stage: float
-
-
-def stages_of(tasks: Sequence[Task]) -> dict[str, list[Task]]:
-    """The tasks of every stage, in the order in which stages began."""
+def kinds_of(tasks: Sequence[Task]) -> dict[str, list[Task]]:
+    """The tasks of every stage and step, in the order in which these began."""
     found: dict[str, list[Task]] = {}
     for task in sorted(tasks, key=lambda one: one.started):
-        found.setdefault(task.stage, []).append(task)
+        found.setdefault(task.kind, []).append(task)
     return found
 
 
-def _ended(tasks: Sequence[Task]) -> float:
-    return max(task.started + task.seconds for task in tasks)
-
-
-def earlier_stages(tasks: Sequence[Task]) -> dict[str, list[str]]:
-    """For every stage those that had ended when it began."""
-    stages = stages_of(tasks)
-    ended = {name: _ended(own) for name, own in stages.items()}
-    return {
-        name: [other for other in stages if ended[other] <= own[0].started]
-        for name, own in stages.items()
+def makespan(tasks: Sequence[Task], workers: int, gap: float) -> float:
+    """Seconds until the last of some tasks has ended on so many workers, each of which has a gap
+    after every task."""
+    kinds = kinds_of(tasks)
+    left = {kind: len(own) for kind, own in kinds.items()}
+    waiting = {kind: set(own[0].after) & kinds.keys() for kind, own in kinds.items()}
+    place = {
+        task.name: number for number, task in enumerate(sorted(tasks, key=lambda t: t.started))
     }
+    ready: list[tuple[int, float, str]] = []
+    running: list[tuple[float, str]] = []
+
+    def open_those_that_wait_for_none() -> None:
+        for kind in [kind for kind, others in waiting.items() if not others]:
+            del waiting[kind]
+            for task in kinds[kind]:
+                heapq.heappush(ready, (place[task.name], task.seconds, kind))
+
+    open_those_that_wait_for_none()
+    now = 0.0
+    while ready or running:
+        while ready and len(running) < workers:
+            _, seconds, kind = heapq.heappop(ready)
+            heapq.heappush(running, (now + seconds + gap, kind))
+        now, kind = heapq.heappop(running)
+        left[kind] -= 1
+        if not left[kind]:
+            for others in waiting.values():
+                others.discard(kind)
+            open_those_that_wait_for_none()
+    return now
 
 
-def makespan(
-    tasks: Sequence[Task], before: Mapping[str, Sequence[str]], workers: int, gaps: Gaps
-) -> float:
-    """Seconds until the last of some tasks has ended on so many workers.
-
-    `before` has the stages that a stage waits for.
-    """
-    ended: dict[str, float] = {}
-    free = [0.0] * workers
-    for stage, own in stages_of(tasks).items():
-        opened = max((ended[name] + gaps.per_stage for name in before[stage]), default=0.0)
-        ends = []
-        for task in own:
-            ends.append(max(free[0], opened) + task.seconds + gaps.per_task)
-            heapq.heapreplace(free, ends[-1])
-        ended[stage] = max(ends)
-    return max(ended.values())
-
-
-def longest_chain(
-    tasks: Sequence[Task], before: Mapping[str, Sequence[str]], gaps: Gaps
-) -> list[Task]:
+def longest_chain(tasks: Sequence[Task], gap: float) -> list[Task]:
     """Tasks of which each waits for the one before, and the last ends last on any number of
-    workers; arguments as of `makespan`."""
-    ended: dict[str, float] = {}
-    chains: dict[str, list[Task]] = {}
-    for stage, own in stages_of(tasks).items():
-        last = max(before[stage], key=ended.__getitem__, default="")
-        longest = max(own, key=lambda task: task.seconds)
-        chains[stage] = [*chains.get(last, []), longest]
-        ended[stage] = ended.get(last, 0.0) + longest.seconds + gaps.per_task
-    return chains[max(ended, key=ended.__getitem__)]
+    workers."""
+    kinds = kinds_of(tasks)
+    chains: dict[str, tuple[float, list[Task]]] = {}
+
+    def chain_to(kind: str) -> tuple[float, list[Task]]:
+        if kind not in chains:
+            longest = max(kinds[kind], key=lambda task: task.seconds)
+            known = [chain_to(other) for other in longest.after if other in kinds]
+            seconds, chain = max(known, key=lambda one: one[0], default=(0.0, []))
+            chains[kind] = seconds + longest.seconds + gap, [*chain, longest]
+        return chains[kind]
+
+    return max(map(chain_to, kinds), key=lambda one: one[0])[1]
 
 
-def gaps_of(tasks: Sequence[Task], *, computing: bool) -> Gaps:
-    """Gaps of the run: their mean, or where nothing but computing counts their median."""
+def gap_of(tasks: Sequence[Task], *, computing: bool) -> float:
+    """Seconds between two tasks of a worker within a step: their mean, or where nothing but
+    computing counts their median."""
     last: dict[str, Task] = {}
     between: list[float] = []
     for task in sorted(tasks, key=lambda one: one.started):
         before = last.get(task.worker)
-        if before is not None and before.stage == task.stage:
-            between.append(max(0.0, task.started - _ended([before])))
+        if before is not None and before.kind == task.kind:
+            between.append(max(0.0, task.started - before.started - before.seconds))
         last[task.worker] = task
-    stages, earlier = stages_of(tasks), earlier_stages(tasks)
-    pauses = [
-        stages[name][0].started - max(_ended(stages[other]) for other in others)
-        for name, others in earlier.items()
-        if others
-    ]
-    usual = median if computing else mean
-    return Gaps(usual(between or [0.0]), usual(pauses or [0.0]))
+    return (median if computing else mean)(between or [0.0])
 
 
 def enlarged(tasks: Sequence[Task], times: int) -> list[Task]:
     """The tasks of a run that is so many times as large."""
-    several = {stage for stage, n in Counter(task.stage for task in tasks).items() if n > 1}
+    numbers: Mapping[str, int] = Counter(task.kind for task in tasks)
     every = []
     for task in tasks:
-        if task.stage in several:
-            names = [task.name, *(f"{task.name} ({copy})" for copy in range(1, times))]
-            every += [replace(task, name=name) for name in names]
-        else:
-            every.append(replace(task, seconds=times * task.seconds))
+        n = numbers[task.kind]
+        copies = max(1, min(times, MOST_TASKS.get(task.step, n * times) // n)) if n > 1 else 1
+        names = [task.name, *(f"{task.name} ({copy})" for copy in range(1, copies))]
+        every += [replace(task, name=name, seconds=task.seconds * times / copies) for name in names]
     return every
 
 
@@ -127,17 +125,19 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=1)
     options = parser.parse_args()
     tasks = [*read_tasks(RunDirectory(options.run)).values()]
-    gaps, before = gaps_of(tasks, computing=options.computing), earlier_stages(tasks)
+    if not any(task.after for task in tasks):
+        parser.error("the run was recorded by a version that did not tell what tasks wait for")
+    gap = gap_of(tasks, computing=options.computing)
     if options.computing:
         tasks = [replace(task, seconds=task.cpu) for task in tasks]
     tasks = enlarged(tasks, options.times)
-    alone = makespan(tasks, before, 1, gaps)
+    alone = makespan(tasks, 1, gap)
     print("workers  seconds  speed-up")
     for workers in options.workers:
-        seconds = makespan(tasks, before, workers, gaps)
+        seconds = makespan(tasks, workers, gap)
         print(f"{workers:7,}  {seconds:7,.0f}  {alone / seconds:8.1f}")
     print("longest chain of tasks, seconds")
-    for task in longest_chain(tasks, before, gaps):
+    for task in longest_chain(tasks, gap):
         print(f"{task.seconds:7,.1f}  {task.name}")
 
 

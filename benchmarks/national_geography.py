@@ -43,16 +43,21 @@ class NationalSizes:
     """How far boundaries stray from the order of the blocks in a tract, 0 for not at all."""
     facility_rate: float = 0.03
     """Share of blocks with group quarters."""
+    county_spread: float = 1.5
+    """Standard deviation of the logarithm of a county's weight."""
 
     def scaled(self, scale: float) -> NationalSizes:
-        """Sizes of a fraction of the nation; every state is kept."""
+        """Sizes of a fraction of the nation; every state is kept, and states of fewer counties
+        are as unequal."""
         counts = {
             name: max(int(round(getattr(self, name) * scale)), 1)
             for name in ("blocks", "tracts", "places", "mcds", "aian_areas", "school_districts")
         }
         counties = max(int(round(self.counties * scale)), self.states)
+        variance = np.expm1(self.county_spread**2) * counties / self.counties
         return NationalSizes(
             **counts,
+            county_spread=float(np.sqrt(np.log1p(variance))),
             counties=counties,
             states=self.states,
             shuffle=self.shuffle,
@@ -71,7 +76,8 @@ def generate_geography(sizes: NationalSizes, *, seed: int = 0) -> tuple[pd.DataF
     further = rng.integers(sizes.states, size=sizes.counties - sizes.states)
     state_of_county = np.sort(np.r_[np.arange(sizes.states), further])
     county_of_tract = np.repeat(
-        np.arange(sizes.counties), _sizes(rng, sizes.counties, sizes.tracts, spread=1.5)
+        np.arange(sizes.counties),
+        _sizes(rng, sizes.counties, sizes.tracts, spread=sizes.county_spread),
     )
     n_blocks = _sizes(rng, sizes.tracts, sizes.blocks, spread=0.6)
     tract = np.repeat(np.arange(sizes.tracts), n_blocks)

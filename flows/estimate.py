@@ -51,11 +51,12 @@ def stages(run: RunDirectory, settings: TopdownSettings) -> None:
                     read_measurements.submit(root, universe, geolevel, wait_for=[invariants])
                 ]
     finish()
+    described = own.describe_spines(spines)
     margins = own.begin_margins(chain(*measured.values()))
     estimated = own.estimate_universes(universes, measured, constrained)
     written = own.write_release(estimated, margins)
     finish([*written, *margins])
-    own.check_and_release(spines, written, [])
+    own.check_and_release(written, described)
 
 
 estimate = flow_of_product(

@@ -116,6 +116,10 @@ class Stages(TaskRunner[Any]):
         self._stages: dict[str, Stage] = {}
         self._stage_of: dict[Future, Stage] = {}
         self._call_of: dict[Future, tuple[str, list[Any]]] = {}
+        self._kind_of: dict[Future, str] = {}
+        self._after: dict[str, list[str]] = {}
+        self._earlier: dict[str, set[str]] = {}
+        self._passed: set[str] = set()
         self._outcomes: dict[Future, Any] = {}
         self._done: SimpleQueue[Future] = SimpleQueue()
         self._open: Stage | None = None
@@ -147,6 +151,11 @@ class Stages(TaskRunner[Any]):
         stage.futures.append(future)
         _, *keys = parameters.values()  # The first parameter is the folder of the run.
         self._call_of[future] = task.name, keys
+        self._kind_of[future] = kind = f"{stage.name}: {task.name}"
+        if kind not in self._after:
+            after = (self._passed | {self._kind_of[own] for own in before}) - {kind}
+            known = set[str]().union(*(self._earlier[own] for own in after))
+            self._after[kind], self._earlier[kind] = sorted(after - known), after | known
         return future
 
     def _future_of(
@@ -234,6 +243,7 @@ class Stages(TaskRunner[Any]):
                 future = self._next()
                 self._collect(future)
                 missing.discard(future)
+        self._passed |= {self._kind_of[future] for future in chosen}
         outcomes = [self._outcomes[future] for future in chosen]
         errors = [one for one in outcomes if isinstance(one, BaseException)]
         if errors:
@@ -260,7 +270,8 @@ class Stages(TaskRunner[Any]):
         self._outcomes[future] = outcome
         stage.n_ended += 1
         if isinstance(outcome, Artifact):
-            record_task(self._run, stage.name, *self._call_of[future], outcome)
+            after = self._after[self._kind_of[future]]
+            record_task(self._run, stage.name, *self._call_of[future], outcome, after)
         else:
             stage.has_failed = True
         for waiting in [one for one in self._stages.values() if one.began is None]:

@@ -5,9 +5,9 @@
 
 With measurement on demand, a geolevel is measured after the geolevel above it has been estimated.
 The estimator `full_information` combines measurements from the blocks up before it estimates.
-Background tasks run in parallel with the estimation: they predict the errors of a large run,
-compute the best linear unbiased estimates for margins, and write the margins of tables. The spine
-is summarised for the report during the release.
+Background tasks run in parallel with the estimation: they summarise the spines, compute what the
+noise guarantees exactly, predict the errors of a large run, compute the best linear unbiased
+estimates for margins, and write the margins of tables.
 
 Universes run in parallel. Tasks exchange all data through the run directory, and pass each other
 names and digests only.
@@ -43,6 +43,7 @@ from ..tasks.topdown.spine.files import RunUniverse, n_tasks, shards_by_geolevel
 from ..tasks.topdown.steps import (
     build_spine,
     check_share,
+    compute_exact_losses,
     constrain,
     keep_margin_estimates,
     measure,
@@ -85,6 +86,18 @@ class TopdownStages:
                 after = [spines[universe]]
                 predicted[universe] = predict_errors.submit(self.root, universe, wait_for=after)
         return predicted
+
+    def describe_spines(self, spines: Mapping[str, Future]) -> list[Future]:
+        """Submit what certificate and report say of the spines, in the background: their summaries,
+        and what the noise of a private run guarantees exactly."""
+        described = []
+        if self.settings.is_private:
+            with stage("exact losses", background=True):
+                described.append(compute_exact_losses.submit(self.root, wait_for=spines.values()))
+        for universe, spine in spines.items():
+            with stage("spine summary", f"{universe} spine summary", background=True):
+                described.append(summarise_spine.submit(self.root, universe, wait_for=[spine]))
+        return described
 
     def begin_margins(self, measured: Iterable[Future]) -> list[Future]:
         """Submit the margins of a large run's tables, and the estimates behind them, in
@@ -172,17 +185,9 @@ class TopdownStages:
         with stage("microdata", f"{universe} microdata"):
             return in_pieces(*steps, self.root, universe, of=of, after=after)
 
-    def check_and_release(
-        self,
-        spines: Mapping[str, Future],
-        written: Sequence[Future],
-        background: Sequence[Future],
-    ) -> None:
-        """Check the run's files, release them, and report on the run.
-
-        Background tasks go on during the checks, and the spines are summarised during the release,
-        so that both workers are busy to the end.
-        """
+    def check_and_release(self, written: Sequence[Future], background: Sequence[Future]) -> None:
+        """Check the run's files, release them, and report on the run; background tasks go on during
+        the checks."""
         root = self.root
         with stage("checks"):
             checked = in_pieces(
@@ -191,9 +196,6 @@ class TopdownStages:
         finish([*background, *checked])
         with stage("release"):
             released = release_run.submit(root, wait_for=checked)
-        for universe, spine in spines.items():
-            with stage("spine summary", f"{universe} spine summary"):
-                summarise_spine.submit(root, universe, wait_for=[spine])
         finish()  # The report has the seconds of all stages before it.
         with stage("report"):
             report_run.submit(root, wait_for=[released])
@@ -238,6 +240,7 @@ def stages(run: RunDirectory, settings: TopdownSettings) -> None:
                 ]
     finish()
 
+    described = common.describe_spines(spines)
     predicted = common.predict_accuracy(spines)
     margins = list[Future]()
     estimated: dict[str, list[Future]] = {}
@@ -256,7 +259,7 @@ def stages(run: RunDirectory, settings: TopdownSettings) -> None:
     written = common.write_release(estimated, margins)
     compared = common.compare_with_input(predicted, estimated)
     finish([*written, *margins, *predicted.values()])
-    common.check_and_release(spines, written, compared)
+    common.check_and_release(written, [*described, *compared])
 
 
 def read_input(run: RunDirectory, settings: TopdownSettings) -> Future:

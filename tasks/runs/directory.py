@@ -509,6 +509,8 @@ class Task:
     stage, step : the stage that it belongs to, and the step that it calls.
     ended : time when its end was reported, in seconds since 1970.
     started, seconds, cpu, worker, reused, path : as of its `Artifact`.
+    after : stages and steps, as `kind` has them, whose tasks had to end before those of its own
+        kind were started; those before them are left out.
     """
 
     name: str
@@ -521,18 +523,29 @@ class Task:
     worker: str
     reused: bool
     path: str
+    after: Sequence[str] = ()
+
+    @property
+    def kind(self) -> str:
+        """Its stage and step."""
+        return f"{self.stage}: {self.step}"
 
 
 def record_task(
-    run: RunDirectory, stage: str, step: str, keys: Iterable[object], made: Artifact
+    run: RunDirectory,
+    stage: str,
+    step: str,
+    keys: Iterable[object],
+    made: Artifact,
+    after: Sequence[str] = (),
 ) -> None:
-    """Add to the work of a run that the call of a step with keys has made an artifact; on a full
-    disk, the run continues without it.
+    """Add to the work of a run that the call of a step with keys has made an artifact, after those
+    of other kinds; on a full disk, the run continues without it.
     """
     name, ended = " ".join([step, *map(str, keys)]), round(time.time(), 3)
     started = made.started or round(ended - made.seconds, 3)
     use = made.seconds, made.cpu, made.worker, made.reused, made.path
-    line = f"{json.dumps(asdict(Task(name, stage, step, ended, started, *use)))}\n"
+    line = f"{json.dumps(asdict(Task(name, stage, step, ended, started, *use, after)))}\n"
     with suppress(OSError), (run.root / WORK_FILE).open("ab+") as stream:
         # The last line of a killed process may be incomplete.
         if stream.seek(0, os.SEEK_END):
@@ -549,7 +562,7 @@ def read_tasks(run: RunDirectory) -> dict[str, Task]:
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         with suppress(ValueError, TypeError, KeyError):
             known = json.loads(line)
-            task = Task(**{field.name: known[field.name] for field in fields(Task)})
+            task = Task(**{field.name: known.get(field.name, ()) for field in fields(Task)})
             if not (task.reused and task.name in done):
                 done[task.name] = task
     return done

@@ -4,13 +4,16 @@
 the arrays one after the other, each from a multiple of 64 bytes on, so that they are used as they
 are mapped. The first is written last. Pickles are avoided, since reading one executes code of its
 writer: an object is written as its state, and a reader names the types that a file may have.
+
+A result that follows from files of a run is stored with their state, and used while it is the same.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +22,8 @@ import pandas as pd
 import pyarrow as pa
 from scipy import sparse
 
-from .files import replacing, write_text
+from .directory import RunDirectory, code_version
+from .files import replacing, state_of_file, write_text
 
 _ALIGNED = 64
 _PLACE = {"kind", "shape", "at"}
@@ -151,3 +155,26 @@ def _bytes_of(table: pa.Table) -> np.ndarray:
 def _table_of(content: np.ndarray) -> pa.Table:
     with pa.ipc.open_file(pa.py_buffer(content)) as file:
         return file.read_all()
+
+
+def state_of(run: RunDirectory, files: Iterable[Path]) -> str:
+    """Digest that changes with the files of a run; see `state_of_file`."""
+    digest = hashlib.sha256(code_version().encode())
+    for path in sorted(files):
+        digest.update(f"{path.relative_to(run.root)} {state_of_file(path)}\n".encode())
+    return digest.hexdigest()
+
+
+def store_result(path: Path, state: str, found: Any) -> None:
+    """Write the result for files in this state, in values that JSON has; arrays become lists."""
+    facts = {"state": state, "found": found}
+    write_text(path, json.dumps(facts, default=np.ndarray.tolist) + "\n")
+
+
+def cached_result(path: Path, state: str) -> Any | None:
+    """The result for files in this state; None if it is missing or unusable."""
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        return facts["found"] if facts["state"] == state else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

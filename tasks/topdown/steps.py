@@ -21,6 +21,7 @@ from .published.read import (
     write_public_geography,
 )
 from .release.microdata import write_part, write_universe
+from .release.report import exact_losses, exact_losses_file
 from .release.spine_summary import has_summary, summary_folder, write_summary
 from .release.tabulations.levels import variable_labels
 from .release.tabulations.run import RunTables, keep_estimates, missing_margins, write_margins
@@ -191,6 +192,18 @@ def summarise_spine(run: RunDirectory, settings: TopdownSettings, universe: str)
         return reused(folder)
     write_summary(run, settings, universe)
     return created(folder)
+
+
+@step(
+    "exact losses",
+    TopdownSettings,
+    run_name="exact losses",
+    made_at=lambda run, _settings: exact_losses_file(run),
+)
+def compute_exact_losses(run: RunDirectory, settings: TopdownSettings) -> Made:
+    """Compute what the noise guarantees exactly, for the certificate and the report."""
+    exact_losses(run, settings)
+    return created(exact_losses_file(run))
 
 
 @step("check share", TopdownSettings, run_name="checks {number}", made_at=_release_of)

@@ -56,6 +56,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
         with judged_once():
             # No comparison needs checks, a release, or what is guaranteed exactly.
             patched.setattr(topdown.TopdownStages, "check_and_release", lambda *_: None)
+            patched.setattr(topdown.TopdownStages, "describe_spines", lambda *_: [])
             call_stages(run, settings)
     return run, settings
 

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
+import cloudpickle
 import pytest
 from prefect import Task
 from prefect.futures import PrefectConcurrentFuture
@@ -26,7 +27,7 @@ from spineflow.tasks.group_sizes import steps as measuring
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.products.product import Product, product
-from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.directory import RunDirectory, read_tasks
 from spineflow.tasks.runs.errors import SpineflowError
 from spineflow.tasks.runs.handles import Made, created
 from spineflow.tasks.runs.settings import ProductSettings, RunnerSettings
@@ -102,6 +103,24 @@ def test_every_call_is_a_task_and_every_stage_reports_progress(
         *(["county"], ["nation"], ["state"]),
     ]
     assert shown.progress == dict.fromkeys(run.read_manifest()["stages"], 100)
+
+
+@pytest.mark.parametrize("name", ["topdown", "group-sizes", "trips"])
+def test_worker_processes_get_the_flow_as_bytes(name: str) -> None:
+    assert cloudpickle.loads(cloudpickle.dumps(flow_of(name))).name == name
+
+
+def test_the_record_tells_what_tasks_wait_for(done: tuple[RunDirectory, Shown]) -> None:
+    run, _ = done
+    tasks = read_tasks(run).values()
+    by_stage = {task.stage: task for task in tasks}
+    assert by_stage["ingest"].after == []
+    assert by_stage["ledger"].after == [by_stage["ingest"].kind]
+    ended: dict[str, float] = {}
+    for task in tasks:
+        ended[task.kind] = max(ended.get(task.kind, 0.0), task.started + task.seconds)
+    for task in tasks:
+        assert all(ended[kind] <= task.started + 0.1 for kind in task.after), task
 
 
 def test_a_settings_file_is_run_by_its_flow(

@@ -7,46 +7,18 @@ results are computed again. All of it is public.
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pyarrow.parquet as pq
 from pydantic import TypeAdapter
 
 from ....validation.outcome import Outcome
-from ....validation.topdown.run_checks import BELOW, PLAN, CheckedRun, Findings, Piece
-from ...runs.directory import RunDirectory, code_version
-from ...runs.files import state_of_file, write_text
+from ....validation.topdown.run_checks import BELOW, PLAN, STATES, CheckedRun, Findings, Piece
+from ...runs.directory import RunDirectory
+from ...runs.objects import cached_result, state_of, store_result
 from ..settings import TopdownSettings
-
-
-def state_of(run: RunDirectory, files: Iterable[Path]) -> str:
-    """Digest that changes with the files of a run; see `state_of_file`."""
-    digest = hashlib.sha256(code_version().encode())
-    for path in sorted(files):
-        digest.update(f"{path.relative_to(run.root)} {state_of_file(path)}\n".encode())
-    return digest.hexdigest()
-
-
-def store_result(path: Path, state: str, found: Any) -> None:
-    """Write the result for files in this state, in values that JSON has; arrays become lists."""
-    facts = {"state": state, "found": found}
-    write_text(path, json.dumps(facts, default=np.ndarray.tolist) + "\n")
-
-
-def cached_result(path: Path, state: str) -> Any | None:
-    """The result for files in this state; None if it is missing or unusable."""
-    try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
-        return facts["found"] if facts["state"] == state else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
 
 BLOCKS_PER_PIECE = 1 << 14
 MOST_PIECES = 48
@@ -61,11 +33,15 @@ def checked_run(run: RunDirectory) -> CheckedRun:
     return CheckedRun(run.root, run.unchecked_release)
 
 
+WORK = {PLAN: 0.0, STATES: 6.0, BELOW: 2.0}
+"""How long the pieces of a kind take together, where not as long as those of another."""
+
+
 def pieces_of_share(run: RunDirectory, number: int, of: int) -> list[Piece]:
-    """The pieces of share `number` of `of`, each with about as many blocks to check: the plan is
-    about none, and the part of a spine below its top neither if it is one piece."""
+    """The pieces of share `number` of `of`, each of about as much work: the part of a spine below
+    its top is none if it is one piece."""
     sizes = {
-        piece: 0.0 if piece.kind == PLAN or (piece.kind, piece.of) == (BELOW, 1) else 1 / piece.of
+        piece: 0.0 if (piece.kind, piece.of) == (BELOW, 1) else WORK.get(piece.kind, 1.0) / piece.of
         for piece in checked_run(run).pieces(_n_pieces)
     }
     shares: list[list[Piece]] = [[] for _ in range(of)]

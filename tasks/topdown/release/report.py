@@ -15,10 +15,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
+from pydantic import TypeAdapter
 
 from ...census.queries import TOTAL, Schema, marginal_query
 from ...dissemination.released_tables import counts_in_margins, fitness
@@ -30,6 +32,7 @@ from ...products.plan import Plan
 from ...products.privacy_curves import trade_offs
 from ...products.reports import MOST_COUNTS, report_document
 from ...runs.directory import RunDirectory
+from ...runs.objects import cached_result, state_of, store_result
 from ..measurement.measure import public_plan
 from ..settings import TopdownSettings
 from ..spine.files import released_counts, spine_of
@@ -52,7 +55,7 @@ def report(
     if accuracy is not None and (run.report.parent / ACCURACY_PAGE).exists():
         links.append(Link("Accuracy in full", ACCURACY_PAGE))
     universes = settings.run.universes
-    exact = exact_epsilons(run, settings)
+    exact, figures = exact_losses(run, settings)
     return report_document(
         run,
         settings,
@@ -65,7 +68,7 @@ def report(
         implied=list(_implied_deviations(settings)),
         errors=None if accuracy is None else list(_errors(accuracy)),
         released=_released_table(run, settings),
-        figures=exact_figures(run, settings, exact),
+        figures=figures,
         epsilons=epsilons_table(plan.statement.losses, exact),
         parts=parts_table([cost_of(settings, universe) for universe in exact], exact),
         accuracy=None if accuracy is None else list(_accuracy(accuracy)),
@@ -219,6 +222,29 @@ def _with_few_levels(schema: Schema) -> Iterator[str]:
         yield name
 
 
+_LOSSES = TypeAdapter(tuple[dict[str, ExactEpsilons], tuple[Block, ...]])
+
+
+def exact_losses(
+    run: RunDirectory, settings: TopdownSettings
+) -> tuple[dict[str, ExactEpsilons], tuple[Block, ...]]:
+    """The `exact_epsilons` and `exact_figures` of a run, computed once for certificate and report:
+    they follow from settings and spines, and take seconds."""
+    path = exact_losses_file(run)
+    state = state_of(run, (run.root / "spine").glob("*/*.parquet"))
+    if (known := cached_result(path, state)) is not None:
+        return _LOSSES.validate_python(known)
+    exact = exact_epsilons(run, settings)
+    found = exact, exact_figures(run, settings, exact)
+    store_result(path, state, _LOSSES.dump_python(found))
+    return found
+
+
+def exact_losses_file(run: RunDirectory) -> Path:
+    """File of what the noise of a run guarantees exactly."""
+    return run.root / "pieces" / "exact_losses.json"
+
+
 def exact_epsilons(run: RunDirectory, settings: TopdownSettings) -> dict[str, ExactEpsilons]:
     """The exact epsilons of a record of each universe and of its parts, over all paths of its
     spine; empty without noise, and without universes where they are not known."""
@@ -236,9 +262,9 @@ def exact_epsilons(run: RunDirectory, settings: TopdownSettings) -> dict[str, Ex
 
 def facts_of_run(run: RunDirectory, settings: TopdownSettings) -> Facts:
     """The facts of a run's certificate, with the exact figures of the spine that ran."""
-    exact = exact_epsilons(run, settings)
+    exact, figures = exact_losses(run, settings)
     none = universes_without_margins(run, settings).values()
-    facts = facts_of(settings, exact_figures(run, settings, exact), tuple(none))
+    facts = facts_of(settings, figures, tuple(none))
     return replace(facts, exact=exact)
 
 

@@ -440,8 +440,8 @@ def first_states(spine: Spine) -> tuple[str, ...]:
     level = spine.geolevel(STATE)
     codes, state = np.unique(state_codes(level.geocode), return_inverse=True)
     n_blocks = np.bincount(state, level.n_blocks)
-    before = np.cumsum(n_blocks) - n_blocks
-    _, first = np.unique(before // BLOCKS_PER_SUBSPINE, return_index=True)
+    middle = np.cumsum(n_blocks) - n_blocks / 2
+    _, first = np.unique(middle // BLOCKS_PER_SUBSPINE, return_index=True)
     return ("", *codes[first[1:]])
 
 

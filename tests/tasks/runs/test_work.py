@@ -16,14 +16,15 @@ def test_records_are_read_as_they_were_written(tmp_path: Path) -> None:
     run, step = RunDirectory(tmp_path), ("persons measure Block", "measure")
     assert read_tasks(run) == {}
     made = Artifact("a.parquet", seconds=2.0, started=1.5, cpu=1.0, worker="host:1")
-    record_task(run, *step, ("persons", "Block", 0), made)
+    record_task(run, *step, ("persons", "Block", 0), made, ["ledger: charge ledger"])
     record_task(run, *step, ("persons", "Block", 0), replace(made, reused=True))
     record_task(run, *step, ("persons", "Block", 1), Artifact("b.parquet", reused=True))
     first, second = read_tasks(run).values()
     names = [f"measure persons Block {number}" for number in range(2)]
     assert [first.name, second.name] == names and second.ended == second.started > 1.5
     own = (*step, 1.5, 2.0, 1.0, "host:1", False, "a.parquet")
-    assert first == Task(names[0], *own[:2], first.ended, *own[2:])
+    assert first == Task(names[0], *own[:2], first.ended, *own[2:], ["ledger: charge ledger"])
+    assert first.kind == second.kind == "persons measure Block: measure"
 
 
 def test_the_log_has_no_traceback_of_the_programs_own_errors() -> None:

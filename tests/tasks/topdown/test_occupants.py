@@ -21,7 +21,7 @@ from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import dump_settings
 from spineflow.tasks.topdown.checks.pieces import outcomes_of_pieces
 from spineflow.tasks.topdown.ingest.ingest import check_input_of, ingest_input
-from spineflow.tasks.topdown.release.report import exact_epsilons, exact_figures
+from spineflow.tasks.topdown.release.report import exact_losses, exact_losses_file
 from spineflow.tasks.topdown.spine.build import write_universe_spine
 from spineflow.tasks.topdown.workload.costs import guarantee_of
 from spineflow.tasks.topdown.workload.statement import statement_of
@@ -224,11 +224,10 @@ def test_what_a_test_can_tell_is_of_all_that_a_person_changes(tmp_path: Path) ->
     ingest_input(run, settings)
     for universe in settings.run.universes:
         write_universe_spine(run, settings, universe)
-    blocks = " ".join(
-        block
-        for block in exact_figures(run, settings, exact_epsilons(run, settings))
-        if isinstance(block, str)
-    )
+    exact, figures = exact_losses(run, settings)
+    assert exact_losses_file(run).exists()
+    assert exact_losses(run, settings) == (exact, figures)  # Read back.
+    blocks = " ".join(block for block in figures if isinstance(block, str))
     percent = math.ceil(100 * best)
     assert f"{percent} % for people (records of people and households)" in blocks
     assert "are of one record of one universe" in blocks

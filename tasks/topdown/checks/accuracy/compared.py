@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from ....census.histograms import sum_histogram
 from ....census.queries import incidence
 from ....runs.directory import RunDirectory
+from ....runs.objects import cached_result, state_of, store_result
 from ...measurement import public_answers
 from ...paths import geography_file, invariants_file, spine_folder
 from ...release.tabulations.levels import COLUMNS
@@ -35,7 +36,6 @@ from ...spine.files import (
     spine_of,
     subspine_of,
 )
-from ..pieces import cached_result, state_of, store_result
 from . import errors, subjects, theory
 
 
