@@ -135,12 +135,16 @@ def tally(
             "false_positives": ~has_any & (own > 0),
             "variance": variance[rows, answer],
         }
-        keys = dict(zip(KEYS, (answer, classes[rows], own - true), strict=True))
-        # Variances that are not known have no sum.
-        by_key = pd.DataFrame(keys | sums).groupby(list(KEYS), as_index=False)
-        found.append(by_key.sum(min_count=1))
-    together = pd.concat(found).astype(dict.fromkeys(sums, np.float64))
-    return {name: column.to_numpy() for name, column in together.items()}
+        errors, of_error = np.unique(own - true, return_inverse=True)
+        key = classes[rows] * max(len(errors), 1) + of_error
+        keys, where = np.unique(key, return_inverse=True)
+        size_class, error = np.divmod(keys, max(len(errors), 1))
+        columns = np.full(len(keys), answer), size_class, errors[error]
+        found.append(
+            dict(zip(KEYS, columns, strict=True))
+            | {name: np.bincount(where, own, len(keys)) for name, own in sums.items()}
+        )
+    return concatenate_columns(found)
 
 
 def error_rows(
