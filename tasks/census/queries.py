@@ -22,7 +22,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from scipy import sparse
 
-from ..runs.names import did_you_mean, match_spelling
+from ..runs.names import did_you_mean
 from .attribute_declarations import CodeRange, Where
 
 ANYTHING = "*"
@@ -236,15 +236,6 @@ def normalize_query_name(name: str) -> str:
     'sex * age'
     """
     return " * ".join(part.strip() for part in name.split("*"))
-
-
-def spelt_like(name: str, names: Iterable[str]) -> str:
-    """The name as one of some names spells it that means the same query, or else normalised.
-
-    >>> spelt_like("sex*age", ["total", "age * sex"])
-    'age * sex'
-    """
-    return match_spelling(normalize_query_name(name), names)
 
 
 def in_schema_order(schema: Schema, name: str) -> str:
