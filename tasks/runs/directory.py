@@ -559,10 +559,11 @@ def read_tasks(run: RunDirectory) -> dict[str, Task]:
     nothing. Incomplete lines are left out; earlier versions recorded more.
     """
     path, done = run.root / WORK_FILE, dict[str, Task]()
+    names = {field.name for field in fields(Task)}
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         with suppress(ValueError, TypeError, KeyError):
             known = json.loads(line)
-            task = Task(**{field.name: known.get(field.name, ()) for field in fields(Task)})
+            task = Task(**{name: known[name] for name in names.intersection(known)})
             if not (task.reused and task.name in done):
                 done[task.name] = task
     return done

@@ -19,6 +19,8 @@ def test_records_are_read_as_they_were_written(tmp_path: Path) -> None:
     record_task(run, *step, ("persons", "Block", 0), made, ["ledger: charge ledger"])
     record_task(run, *step, ("persons", "Block", 0), replace(made, reused=True))
     record_task(run, *step, ("persons", "Block", 1), Artifact("b.parquet", reused=True))
+    with (tmp_path / "work.jsonl").open("a") as stream:
+        stream.write('{"name": "without a time", "stage": "measure"}\n[1]\n5\n{"name"')
     first, second = read_tasks(run).values()
     names = [f"measure persons Block {number}" for number in range(2)]
     assert [first.name, second.name] == names and second.ended == second.started > 1.5
